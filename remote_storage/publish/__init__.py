@@ -1,1 +1,1 @@
-"""Publish finished segments to brokers, once it is proven that they read where the segments lie."""
+"""Publish finished segments after proof that brokers read this remote location."""

@@ -1,7 +1,8 @@
-"""A digest of the brokers' configuration of remote storage, as far as a client sees it.
+"""Compute a digest that changes if brokers restart or change their remote storage settings.
 
-Brokers read `rsm.config.*` when they start, and hide the values. A restart of a broker raises the leader epoch of each
-partition that it leads. So the digest covers the visible settings and the leader epochs of `__remote_log_metadata`.
+Brokers hide the values of `rsm.config.*` from clients, and read them only at start. A restart of a broker raises the
+leader epochs of the partitions that the broker leads. So the digest covers the visible settings and the leader epochs
+of `__remote_log_metadata`.
 """
 
 from __future__ import annotations
@@ -21,10 +22,11 @@ _log = logging.getLogger(__name__)
 
 
 def configuration_digest(cluster: Cluster, topic: MetadataTopic, answers: Iterable[BrokerAnswer]) -> str | None:
-    """Return the digest; None if a broker does not show its settings, or a partition has no leader now.
+    """Return the SHA-256 digest in hex; None if a broker did not answer or a partition has no leader.
 
     Args:
-        answers: of all brokers that answered.
+        topic: `__remote_log_metadata`.
+        answers: the answers of `ask_brokers`.
     """
     try:
         epochs = cluster.leader_epochs(METADATA_TOPIC, range(topic.partition_count))

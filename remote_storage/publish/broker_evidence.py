@@ -1,6 +1,7 @@
 """Compare a remote location with the configuration of the brokers that run on this host.
 
-A broker that runs on this host holds `.lock` of its log directories: its command line names its server.properties.
+A running broker locks the file `.lock` in its log directories. The command line of that process names its
+server.properties.
 """
 
 from __future__ import annotations
@@ -35,24 +36,25 @@ _KIND = EvidenceKind.SERVER_PROPERTIES
 
 
 def beside_brokers(log_dirs: Iterable[str], location: RemoteLocation) -> LocationVerdict:
-    """Return whether the running brokers of log directories (paths or URIs) read a location, by their configuration."""
+    """Return the verdict about a location from the server.properties of brokers that run on these log directories."""
     evidence = settings_evidence(list(brokers_here(None, map(place_of, log_dirs))), location)
     return decide(name_of(location), [evidence])
 
 
 def name_of(location: RemoteLocation) -> str:
-    """Return a location for messages."""
+    """Return the URI and the layout of a location, for messages."""
     return f"{location.store.uri} ({location.layout.name})"
 
 
 def settings_evidence(
     found: Sequence[BrokerSettings | str], location: RemoteLocation, answers: Sequence[BrokerAnswer] = ()
 ) -> Evidence:
-    """Return the evidence that the settings of brokers on this host give for a remote location.
+    """Return the evidence for a remote location from the settings of brokers.
 
     Args:
-        answers: the cluster's answers about its brokers. The settings of a file prove a location only if the cluster
-            reports them of one of its brokers.
+        found: settings of brokers; a str is the reason why settings are unknown.
+        answers: the cluster's answers about its brokers. The settings of a stopped broker prove a location only if the
+            cluster reports a broker with the same settings.
     """
     if not found:
         return Evidence(_KIND, EvidenceOutcome.SILENT, "no broker of the cluster runs on this host")
@@ -89,7 +91,7 @@ def _one(broker: BrokerSettings | str, location: RemoteLocation, answers: Sequen
 
 
 def _has_settings(answer: BrokerAnswer, broker: BrokerSettings) -> bool:
-    """Return whether a broker of the cluster has the settings of a file; the cluster hides some settings."""
+    """Return whether the visible settings in a broker's answer equal those of a file."""
     values = broker.values
     node = values.get("node.id") or values.get("broker.id")
     shown = str(answer.broker), answer.class_name, answer.log_dirs
@@ -97,7 +99,7 @@ def _has_settings(answer: BrokerAnswer, broker: BrokerSettings) -> bool:
 
 
 def place_of_location(location: RemoteLocation) -> StoragePlace:
-    """Return a remote location as the settings of a storage manager would name it."""
+    """Return a remote location in the form of a storage manager's settings."""
     store, layout = location.store, location.layout.name
     inner = store.inner if isinstance(store, PacedStore) else store
     if isinstance(inner, DirectoryStore):
@@ -109,10 +111,12 @@ def place_of_location(location: RemoteLocation) -> StoragePlace:
 
 
 def server_of(store: ObjectStore) -> str:
-    """Return what tells a store from a copy under the same URI: the server, or the directory's inode number.
+    """Return the S3 endpoint, or the inode number of a directory; "" for other stores.
+
+    This value distinguishes a store from a replica with the same URI.
 
     Raises:
-        OSError: there is no such directory.
+        OSError: the directory does not exist.
     """
     inner = store.inner if isinstance(store, PacedStore) else store
     if isinstance(inner, DirectoryStore):
@@ -126,7 +130,7 @@ def server_of(store: ObjectStore) -> str:
 
 
 def _compare(broker: BrokerSettings, theirs: StoragePlace, ours: StoragePlace) -> EvidenceOutcome:
-    """Compare the location of a broker's remote segments with another; a different endpoint alone is no evidence.
+    """Compare a broker's location with another. If only the endpoints differ, the outcome is SILENT.
 
     One server has many addresses: port forwards, VPC endpoints, names inside and outside a network.
     """
@@ -136,22 +140,26 @@ def _compare(broker: BrokerSettings, theirs: StoragePlace, ours: StoragePlace) -
         return _compare_directories(broker, theirs, ours)
     if theirs.prefix != ours.prefix:
         return EvidenceOutcome.CONTRADICTS
-    return EvidenceOutcome.PROVES if theirs.endpoint == ours.endpoint else EvidenceOutcome.SILENT
+    if theirs.endpoint != ours.endpoint:
+        return EvidenceOutcome.SILENT
+    return EvidenceOutcome.PROVES
 
 
 def _compare_directories(broker: BrokerSettings, theirs: StoragePlace, ours: StoragePlace) -> EvidenceOutcome:
     folder, rest = posixpath.split(theirs.prefix)
-    if rest:  # keys begin with a prefix that is no folder
+    if rest:  # key.prefix does not end with /
         return EvidenceOutcome.CONTRADICTS
     try:
         is_same = _is_same_folder(broker.located(folder), Path(ours.prefix))
-    except OSError:  # another user's
+    except OSError:  # this user may not read the directory
         return EvidenceOutcome.SILENT
-    return EvidenceOutcome.PROVES if is_same else EvidenceOutcome.CONTRADICTS
+    if not is_same:
+        return EvidenceOutcome.CONTRADICTS
+    return EvidenceOutcome.PROVES
 
 
 def _is_same_folder(theirs: Path, ours: Path) -> bool:
-    """Compare two folders that may not exist yet: the plugin creates its prefix with the first object."""
+    """Return whether two paths are one folder. Folders may not exist yet: the plugin creates them with an object."""
     try:
         return theirs.samefile(ours)
     except FileNotFoundError:

@@ -1,8 +1,8 @@
-"""Look in a store for the newest segments that a cluster's brokers uploaded themselves.
+"""Search a store for the newest segments that a cluster's brokers uploaded.
 
-The headers of records, and the claims in the store, name the segments that tiersnap published. The newest segment
-decides, because brokers may have kept older segments elsewhere before their settings changed. Its presence is a hint
-and no proof, because a replica of the bucket has it, too.
+Segments of tiersnap are skipped: the headers of its records and the claims in the store name them. The newest segment
+decides, because brokers may have stored older segments in another location. If the segment exists, that is only a hint,
+because a replica of the bucket has the same object.
 """
 
 from __future__ import annotations
@@ -33,24 +33,29 @@ _FINISHED, _KIND = SegmentState.COPY_SEGMENT_FINISHED, EvidenceKind.BROKER_SEGME
 
 
 def uploaded_by_brokers(cache: MetadataCache) -> list[RemoteLogSegmentMetadata]:
-    """Return the finished segments that no record of tiersnap names, newest first by their newest record."""
-    finished = (each for partition in cache.partitions() for each in cache.in_state(partition, _FINISHED))
-    theirs = (each for each in finished if each.id.segment_id not in cache.ours)
-    return sorted(theirs, key=lambda each: (each.event_timestamp, each.id), reverse=True)
+    """Return the finished segments that no record of tiersnap names, by event timestamp, newest first."""
+    return sorted(_finished_by_brokers(cache), key=lambda each: (each.event_timestamp, each.id), reverse=True)
+
+
+def _finished_by_brokers(cache: MetadataCache) -> Iterator[RemoteLogSegmentMetadata]:
+    for partition in cache.partitions():
+        for each in cache.in_state(partition, _FINISHED):
+            if each.id.segment_id not in cache.ours:
+                yield each
 
 
 @dataclass
 class Looked:
-    """The segments that were looked for at a location, newest first."""
+    """The result of a search for the newest segments of brokers."""
 
-    location: RemoteLocation  # of `found`; the first location if no segment was found
-    found: RemoteLogSegmentMetadata | None = None  # the first segment with an object there
-    # newer segments that have no object there and that no broker is deleting
+    location: RemoteLocation  # the location with `found`; if `found` is None, the first location
+    found: RemoteLogSegmentMetadata | None = None  # the newest segment that has an object
+    # newer segments without an object, which no broker is deleting; newest first
     missing: list[RemoteLogSegmentMetadata] = field(default_factory=list)
 
     @property
     def evidence(self) -> Evidence:
-        """Return the evidence of these segments for the location."""
+        """Return the evidence for or against the location."""
         keys = ", ".join(map(self.location.log_uri, self.missing))
         if self.found is None and self.missing:
             said = f"the newest segments that brokers uploaded themselves are not there: {keys}"
@@ -67,9 +72,9 @@ class Looked:
         return Evidence(_KIND, EvidenceOutcome.HINTS, said)
 
     def replica_mark(self) -> Evidence | None:
-        """Return the contradiction that S3 replication made the newest segment, or any object if no segment was found.
+        """Return the contradiction if S3 replication wrote the newest segment, otherwise None.
 
-        None without the mark of replication.
+        Without a found segment, the first object of the store is checked.
         """
         store = self.location.store
         if not store.uri.startswith("s3://"):
@@ -89,17 +94,17 @@ class Looked:
 
 @dataclass(frozen=True)
 class BrokerSegments:
-    """Looks for segments that brokers uploaded; `talk` reports slow steps."""
+    """Searches for segments that brokers uploaded; `talk` reports slow steps."""
 
     cluster: Cluster
     metadata_topic: MetadataTopic
     talk: Callable[[str], None]
 
     def look(self, locations: Sequence[RemoteLocation]) -> Looked:
-        """Look for the newest segments at locations of one store.
+        """Search for the newest segments in locations of one store.
 
-        Read the end of each partition of the metadata topic. If it names no such segment, for example because copy
-        tasks have failed for days, read the whole topic.
+        The last records of each partition of `__remote_log_metadata` are read. If they name no segment of a broker, for
+        example because copy tasks have failed for days, the whole topic is read.
 
         Raises:
             TransientError: brokers or the store do not answer.
@@ -130,14 +135,16 @@ def look_for(
     locations: Sequence[RemoteLocation],
     is_finished: Callable[[RemoteLogSegmentMetadata], bool],
 ) -> Looked:
-    """Look for segments that brokers uploaded, until one has an object there, or MOST_TRIED have none.
+    """Search for segments until one has an object, or until MOST_TRIED segments have none.
 
-    One object suffices, because no other writer has their segment id. Skip segments that claims in the store name,
-    because tiersnap uploaded them.
+    One object suffices, because segment ids are unique. Segments that a claim in the store names are skipped: tiersnap
+    uploaded them.
 
     Args:
+        newest_first: segments to search for.
         locations: the store in each layout that brokers may read.
-        is_finished: whether brokers have a segment finished now. A broker publishes a deletion before it deletes.
+        is_finished: returns whether a segment is still COPY_SEGMENT_FINISHED. A broker publishes a deletion before it
+            deletes objects.
     """
     looked = Looked(locations[0])
     for segment in newest_first:
@@ -159,7 +166,7 @@ def _is_claimed(store: ObjectStore, segment: RemoteLogSegmentMetadata) -> bool:
     try:
         claim = read_claim(store, claimed)
     except CorruptDataError as error:
-        _log.debug("left out, its claim cannot be read: %s: %s", claimed, error.message)
+        _log.debug("skipped, the claim cannot be read: %s: %s", claimed, error.message)
         return True
     return claim is not None and segment.id.segment_id in claim.segment_ids
 
@@ -176,5 +183,5 @@ def _is_of_topic(segment: RemoteLogSegmentMetadata, topic: Topic | None) -> bool
 def _utc(milliseconds: int) -> str:
     try:
         return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="seconds")
-    except (OverflowError, ValueError):  # the record holds any number
+    except (OverflowError, ValueError):  # a record may contain any 64-bit number
         return f"{milliseconds} ms"

@@ -1,8 +1,8 @@
-"""Check by one record that a local log is the leader's, before its segments are published.
+"""Check by one record that a local log equals the leader's log, before its segments are published.
 
-A clone of a log directory may have the ids, leader epochs, offsets and sizes of the leader's log. Two logs that parted
-do not meet again: clients or brokers stamp other times, keys or values. So one record after the segments to be
-published is enough. If a running broker of the cluster holds the log directory, no record is read.
+A clone of a log directory may have the same ids, leader epochs, offsets and sizes as the leader's log. After two logs
+diverge, their records differ in timestamps, keys or values. So tiersnap compares one record after the segments to
+publish. If a running broker of the cluster has locked the log directory, the callers compare no record.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tiersnap.remote_storage.verify.local_log import LocalLog
 from tiersnap.snapshot.log.records import LogRecord, SegmentRecords
 from tiersnap.snapshot.units import utc
 
-if TYPE_CHECKING:  # an extra
+if TYPE_CHECKING:  # an optional dependency
     from confluent_kafka import Message
 
 _SECONDS = 30.0
@@ -40,10 +40,10 @@ class LeaderLog:
     partition: int
 
     def check_has(self, local: LocalLog, end_offset: int) -> None:
-        """Raise unless the leader's log equals a local one up to an offset (exclusive).
+        """Raise an error if a local log may differ from the leader's log below the exclusive `end_offset`.
 
         Raises:
-            DivergedLogError: the leader has another record.
+            DivergedLogError: the leader has a different record at the same offset.
             UnprovenLogError: the local log has no record to compare, or this user may not read the topic.
             BrokerUnavailableError: no broker answered in time.
         """
@@ -52,21 +52,21 @@ class LeaderLog:
         record = witness(local, end_offset, high_watermark)
         if record is None:
             raise UnprovenLogError(
-                f"{local.partition.path}: no record that the leader of {name} has can be read there",
+                f"{local.partition.path}: no record here to compare with the leader of {name}",
                 hint="run the same command again once the leader has more records",
             )
         try:
             found = self._read(record.offset)
         except ClusterRefusedError as refused:
             raise UnprovenLogError(
-                f"{name}: nothing shows that {local.partition.path} is the leader's log: {refused.message}",
+                f"{name}: {local.partition.path} cannot be compared with the leader's log: {refused.message}",
                 hint=f"run it on the broker's host as the broker's user, or allow READ of {self.topic}",
             ) from refused
         if _content(found) != (record.offset, record.key, record.value) or not _is_of_time(found, record.timestamp):
             raise DivergedLogError(
                 f"{local.partition.path}: its record at offset {record.offset} ({utc(record.timestamp)}) is not that "
                 f"of the leader of {name}",
-                hint="two logs with one topic id: take the leader's log directory, and give a clone another --remote",
+                hint="two logs have one topic id: tier from the leader's log directory; give a clone another --remote",
             )
 
     def _read(self, offset: int) -> Message:
@@ -89,9 +89,10 @@ class LeaderLog:
 
 
 def witness(local: LocalLog, end_offset: int, high_watermark: int) -> LogRecord | None:
-    """Return the record that identifies a local log below `end_offset`, or None if the log has no record.
+    """Return the record of a local log to compare with the leader; None if the log has no record.
 
-    It is the first record of the segments after that offset if clients can read it, else the last one before it.
+    The first record of the segments after `end_offset` is returned if it is below the high watermark. Otherwise the
+    last record before `end_offset` is returned.
     """
     first = _first_behind(local, end_offset)
     if first is not None and first.offset < high_watermark:
@@ -132,7 +133,7 @@ def _as_bytes(data: str | bytes | None) -> bytes | None:
 
 
 def _is_of_time(message: Message, timestamp: int) -> bool:
-    """Return whether the client's time matches; True for a broker's time, which it gives to whole batches."""
+    """Return whether the timestamp matches. LogAppendTime always matches: a broker sets it for whole batches."""
     from confluent_kafka import TIMESTAMP_CREATE_TIME
 
     kind, at = message.timestamp()

@@ -1,4 +1,4 @@
-"""Find the topics that a killed run left paused, and those at which a run is at work."""
+"""Find topics whose copying tiersnap paused: by a killed run, or by a run that still works."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from tiersnap.snapshot.errors import CorruptDataError
 class PauseState(StrEnum):
     """The state of a topic whose configs tiersnap overrode."""
 
-    AT_WORK = "AT_WORK"  # a run is at it, and resumes it
+    AT_WORK = "AT_WORK"  # a run is working on the topic, and will resume it
     LEFT = "LEFT"  # a run was killed; its saved configs are in remote storage
-    NOTHING_SAVED = "NOTHING_SAVED"  # its saved configs are gone, damaged or of another cluster
-    NOT_ASKED = "NOT_ASKED"  # the remote location is not known
+    NOTHING_SAVED = "NOTHING_SAVED"  # the saved configs are missing, damaged or from another cluster
+    NOT_ASKED = "NOT_ASKED"  # the remote location is unknown, so saved configs were not read
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,32 +30,32 @@ class PausedTopic:
     topic: str
     state: PauseState
     reason: str
-    hint: str = ""  # what puts its configs back by hand
+    hint: str = ""  # a command that restores the configs
 
     @property
     def is_left(self) -> bool:
-        """Return whether no run is known to resume it."""
+        """Return whether no run is known to resume copying of the topic."""
         return self.state is not PauseState.AT_WORK
 
     def says(self) -> str:
-        """Return it in words."""
+        """Return the topic and the reason, for messages."""
         return f"{self.topic}: {self.reason}"
 
 
 def find_left_paused(cluster: Cluster, store: ObjectStore | None, topic_ids: Mapping[str, str]) -> list[PausedTopic]:
-    """Return the state of topics that have the mark of a pause.
+    """Return the topics that are still paused, by name.
 
     Args:
-        store: of the saved configs; None if the remote location is not known.
-        topic_ids: by name of these topics.
+        store: the store with the saved configs; None if the remote location is unknown.
+        topic_ids: topic ids by name, of topics whose configs have the mark of a pause.
     """
     states = (_state(cluster, store, name, topic_id) for name, topic_id in sorted(topic_ids.items()))
-    return [each for each in states if each is not None]
+    return list(filter(None, states))
 
 
 def _state(cluster: Cluster, store: ObjectStore | None, topic: str, topic_id: str) -> PausedTopic | None:
     if store is None:
-        why = "tiersnap paused copying; the remote location tells whether a run is at work (--remote)"
+        why = "tiersnap paused copying; give --remote to learn whether a run is still working"
         return PausedTopic(topic, PauseState.NOT_ASKED, why)
     try:
         saved = SavedConfigsStore(store).find({topic: topic_id}, cluster.cluster_id())
@@ -72,4 +72,4 @@ def _state(cluster: Cluster, store: ObjectStore | None, topic: str, topic_id: st
         return PausedTopic(topic, PauseState.NOTHING_SAVED, gone.message.removeprefix(f"{topic}: "), gone.hint)
     except CopyingOffError:
         pass
-    return None  # the run has ended since
+    return None  # the run has ended meanwhile

@@ -1,6 +1,6 @@
-"""Gather the evidence that brokers read a remote location, for `publish`, `unblock`, `mend` and `doctor`.
+"""Collect the evidence that brokers read a remote location, for `publish`, `unblock`, `mend` and `doctor`.
 
-location_proof decides by it. broker_evidence, broker_segments and read_back find it.
+broker_evidence.py, broker_segments.py and read_back.py find evidence. location_proof.py decides.
 """
 
 from __future__ import annotations
@@ -44,29 +44,30 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class ProvePlace:
-    """The evidence for locations in one store."""
+    """Collects evidence for the locations of one store."""
 
     cluster: Cluster
     metadata_topic: MetadataTopic
     store: ObjectStore
-    # on this host, or why their settings are not known; those that the cluster names are added
+    # brokers on this host; a str is the reason why settings are unknown. Brokers that the cluster names are added
     brokers: Sequence[BrokerSettings | str]
-    is_read_back_wanted: bool  # --prove
-    is_unproven_allowed: bool  # --unproven: missing evidence is no refusal
-    apply: bool  # whether a record may be read back now
+    is_read_back_wanted: bool  # the user gave --prove
+    is_unproven_allowed: bool  # the user gave --unproven
+    apply: bool  # whether a read-back may write now
     talk: Callable[[str], None]  # reports finished and slow steps
 
     def location(self, given: str | None) -> RemoteLocation:
-        """Return the store in the brokers' layout.
+        """Return the store with the brokers' layout.
 
-        The class of their storage manager names the layout; if it is unknown, the segments that they uploaded show it.
+        The class of the brokers' storage manager determines the layout. If tiersnap does not know the class, the newest
+        segment that brokers uploaded determines the layout.
 
         Args:
-            given: name of a layout, or None.
+            given: the layout that the user named, or None.
 
         Raises:
-            WrongPlaceError: brokers have another layout than `given`, or several.
-            UsageError: no layout was given, and the class and the uploaded segments show none.
+            WrongPlaceError: brokers have another layout than `given`, or different layouts.
+            UsageError: `given` is None, and neither the class nor a segment determines the layout.
         """
         classes = {each.class_name for each in self._answers}
         if not any(classes):
@@ -77,14 +78,14 @@ class ProvePlace:
         looked = self._segments.look(in_each_layout(self.store))
         if looked.found is None:
             raise UsageError(
-                f"{self.store.uri}: layout unknown: {self.cluster.bootstrap_server} does not say its {CLASS_NAME}, and "
-                "no segment that its brokers uploaded is there",
+                f"{self.store.uri}: layout unknown: {self.cluster.bootstrap_server} does not return {CLASS_NAME}, and "
+                "the location has no segment that its brokers uploaded",
                 hint=f"--layout, one of {', '.join(LAYOUTS)}; or the right to describe the configs of the cluster",
             )
         return looked.location
 
     def verdict(self, location: RemoteLocation) -> LocationVerdict:
-        """Return the state of a location by all evidence but a new read-back; this writes nothing.
+        """Return the verdict about a location without a new read-back. Nothing is written.
 
         Raises:
             TransientError: brokers or the store do not answer.
@@ -92,11 +93,11 @@ class ProvePlace:
         return decide(name_of(location), list(self._evidence(location)))
 
     def prove(self, location: RemoteLocation) -> PlaceProof:
-        """Return leave to write to this location; with `apply` a record is read back if that is wanted.
+        """Return the permission to write to this location. With `apply` and --prove, a record is read back if needed.
 
         Raises:
             WrongPlaceError, UnprovenPlaceError: see LocationVerdict.require.
-            ReadBackHeldError: another run reads a record back there.
+            ReadBackHeldError: another run has a read-back at this location.
             TransientError: brokers or the store do not answer.
         """
         if self.apply:
@@ -125,9 +126,10 @@ class ProvePlace:
     # Read-backs.
 
     def _with_read_back(self, found: LocationVerdict, location: RemoteLocation) -> LocationVerdict:
-        """Return the verdict with a new read-back, or the same one if no read-back is needed.
+        """Return the verdict, with a new read-back if one is useful.
 
-        It is needed if it can change the state, or can add a stored proof to the broker's configuration.
+        A read-back is useful if it can change the state. If the broker's configuration proves the location, a read-back
+        stores a proof for later runs.
         """
         is_proven = found.state is LocationState.PROVEN
         is_proven_by_settings = is_proven and found.is_decided_by(EvidenceKind.SERVER_PROPERTIES)
@@ -172,7 +174,7 @@ class ProvePlace:
             return None
 
     def _delete_left_over(self, location: RemoteLocation) -> None:
-        """Delete the leftovers of a killed read-back."""
+        """Delete the topic and the objects of a killed read-back."""
         records = self._records
         if records is None:
             return
@@ -185,7 +187,7 @@ class ProvePlace:
 
     @cached_property
     def _records(self) -> ReadBackStore | None:
-        """The records of read-backs; None for a directory that does not exist."""
+        """Return the store of read-back records; None if the location is a directory that does not exist."""
         try:
             server = server_of(self.store)
         except OSError:

@@ -1,16 +1,17 @@
 """Decide by evidence whether brokers read a remote location: PROVEN, UNPROVEN or CONTRADICTED.
 
-Brokers believe each published record, and local retention then deletes the local files. If brokers read another
-place, consumers read nothing. So one of these proves the location before the first record:
+Brokers accept each published record, and local retention then deletes the local files. If brokers read another
+location, consumers cannot read these offsets any more. So one of two kinds of evidence must prove the location before
+the first record is written:
 
-    READ_BACK           a broker returned bytes that exist in this location alone; see read_back
-    SERVER_PROPERTIES   a broker of the cluster that runs on this host was started with this location
+    READ_BACK           a broker returned bytes that exist only in this location; see read_back.py
+    SERVER_PROPERTIES   a broker of the cluster runs on this host, and its server.properties names this location
 
-Presence and time of an object prove nothing: a replica, a backup and a copy of a bucket have the same objects with the
-same times. These two are therefore no proof:
+Existence and write time of an object are no proof: a replica, a backup and a copy of a bucket have the same objects.
+Two further kinds of evidence can contradict a location:
 
-    BROKER_SEGMENT      the newest segment that brokers uploaded exists there, which suffices for reading, or is missing
-    REPLICA_MARK        S3 replication made an object of the location, from one of another bucket
+    BROKER_SEGMENT      the newest segment that brokers uploaded is missing; if it exists, that permits only reading
+    REPLICA_MARK        S3 replication wrote an object of the location
 """
 
 from __future__ import annotations
@@ -23,14 +24,14 @@ from tiersnap.remote_storage.errors import UnprovenPlaceError, WrongPlaceError
 
 NAME_THE_PLACE = "give the location, its prefix and --layout as the brokers' server.properties has them"
 HOW_TO_PROVE = (
-    "add --prove --apply: the brokers then read a record back from there; or run it on a broker's host as the broker's "
-    "user, where the broker's configuration tells"
+    "add --prove --apply: the brokers then read a record back from there; or run the command on a broker's host as the "
+    "broker's user: it reads the broker's configuration"
 )
 _RISK = "if brokers read another location, local retention deletes the local files and consumers read nothing"
 
 
 class LocationState(StrEnum):
-    """The state of a remote location, by all evidence."""
+    """The state of a remote location: PROVEN if evidence proves that brokers read it."""
 
     PROVEN = "PROVEN"
     UNPROVEN = "UNPROVEN"
@@ -38,28 +39,28 @@ class LocationState(StrEnum):
 
 
 class EvidenceKind(StrEnum):
-    """The kind of evidence that a decision rests on."""
+    """The kind of evidence for a location."""
 
     READ_BACK = "READ_BACK"
     SERVER_PROPERTIES = "SERVER_PROPERTIES"
     REPLICA_MARK = "REPLICA_MARK"
     BROKER_SEGMENT = "BROKER_SEGMENT"
-    READ_BACK_PLANNED = "READ_BACK_PLANNED"  # a plan reads nothing back: --apply decides
-    UNPROVEN = "UNPROVEN"  # --unproven
+    READ_BACK_PLANNED = "READ_BACK_PLANNED"  # a plan makes no read-back; --apply does
+    UNPROVEN = "UNPROVEN"  # the user gave --unproven
 
 
 class EvidenceOutcome(StrEnum):
-    """The outcome of evidence for the location."""
+    """The statement of evidence about a location."""
 
     PROVES = "PROVES"
-    HINTS = "HINTS"  # suffices for reading
-    SILENT = "SILENT"
+    HINTS = "HINTS"  # suffices for commands that only read
+    SILENT = "SILENT"  # neither for nor against the location
     CONTRADICTS = "CONTRADICTS"
 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """One piece of evidence; `sentence` is a clause for people."""
+    """One piece of evidence; `sentence` is a clause for messages."""
 
     kind: EvidenceKind
     outcome: EvidenceOutcome
@@ -67,13 +68,13 @@ class Evidence:
 
     @property
     def is_proof(self) -> bool:
-        """Return whether it shows that brokers read the location."""
+        """Return whether this evidence proves that brokers read the location."""
         return self.outcome is EvidenceOutcome.PROVES
 
 
-# The first of these that was found decides; without one the location is unproven. The broker's configuration outranks
-# the mark, because a bucket that was migrated by replication has marked objects. A read-back does not outrank it,
-# because two buckets that are replicated both ways return each other's bytes.
+# The first entry that matches any evidence decides. Without a match the location is unproven.
+# SERVER_PROPERTIES precedes REPLICA_MARK, because a bucket that was migrated by replication has marked objects.
+# REPLICA_MARK precedes a proving READ_BACK, because two-way replication copies the nonce to the other bucket.
 _DECISIVE = (
     (EvidenceKind.READ_BACK, EvidenceOutcome.CONTRADICTS),
     (EvidenceKind.SERVER_PROPERTIES, EvidenceOutcome.CONTRADICTS),
@@ -90,7 +91,7 @@ _STATE_OF = {
 
 @dataclass(frozen=True, slots=True)
 class PlaceProof:
-    """Leave to write to a location; `sentence` is shown to people and stands in the JSON."""
+    """The permission to write to a location. `sentence` is printed and is in the JSON."""
 
     evidence: EvidenceKind
     sentence: str
@@ -98,7 +99,7 @@ class PlaceProof:
 
 @dataclass(frozen=True, slots=True)
 class LocationVerdict:
-    """The state of a location, and the evidence for it."""
+    """The state of a location with all evidence."""
 
     state: LocationState
     location: str  # for messages
@@ -107,7 +108,7 @@ class LocationVerdict:
 
     @property
     def sentence(self) -> str:
-        """Return the state and what decided it, in one sentence."""
+        """Return the state with the evidence that decided, as one sentence."""
         if self.decided_by is None:
             found = "; ".join(each.sentence for each in self.evidence) or "there is no evidence"
             return f"nothing proves that brokers read {self.location}: {found}"
@@ -120,29 +121,29 @@ class LocationVerdict:
         return said
 
     def is_decided_by(self, kind: EvidenceKind) -> bool:
-        """Return whether evidence of this kind decided."""
+        """Return whether evidence of this kind decided the state."""
         return self.decided_by is not None and self.decided_by.kind is kind
 
     @property
     def is_open(self) -> bool:
-        """Return whether a read-back can change the state: lost objects do not show that brokers read elsewhere."""
+        """Return whether a read-back can change the state: nothing decided it, or only missing broker segments did."""
         return self.decided_by is None or self.is_decided_by(EvidenceKind.BROKER_SEGMENT)
 
     def refuse_contradiction(self) -> None:
-        """Raise WrongPlaceError if the location is contradicted."""
+        """Raise WrongPlaceError if the evidence contradicts the location."""
         if self.state is LocationState.CONTRADICTED:
             raise WrongPlaceError(self.sentence, hint=NAME_THE_PLACE)
 
     def require(self, *, is_unproven_allowed: bool = False, is_read_back_planned: bool = False) -> PlaceProof:
-        """Return leave to publish to the location, and to upload segments that are published in the same run.
+        """Return the permission to publish to the location, and to upload segments for that publication.
 
         Args:
-            is_unproven_allowed: `--unproven` was given, which covers missing evidence and no contradiction.
-            is_read_back_planned: a read-back decides before anything is written.
+            is_unproven_allowed: the user gave `--unproven`, which overrides missing evidence, but no contradiction.
+            is_read_back_planned: a read-back will decide before the first record is written.
 
         Raises:
-            WrongPlaceError: the location is contradicted; no option overrides that.
-            UnprovenPlaceError: nothing proves it.
+            WrongPlaceError: the evidence contradicts the location.
+            UnprovenPlaceError: no evidence proves the location.
         """
         if is_read_back_planned and self.is_open:
             said = f"{self.sentence}; with --apply a record that brokers read back decides"
@@ -156,7 +157,7 @@ class LocationVerdict:
 
 
 def decide(location: str, evidence: Sequence[Evidence]) -> LocationVerdict:
-    """Return the state of a location by all evidence that was found."""
+    """Return the verdict about a location from all evidence."""
     found = tuple(evidence)
     for decisive in _DECISIVE:
         for each in found:

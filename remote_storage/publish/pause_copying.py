@@ -1,16 +1,18 @@
-"""Pause copying of a topic and resume it, by `remote.log.copy.disable`, so that its copy task reads the records again.
+"""Pause and resume copying of a topic, so that its copy task reads `__remote_log_metadata` again.
 
-A running copy task keeps the end of remote storage in memory. After a pause it reads `__remote_log_metadata` again.
-During the pause a broker would apply total retention to the local log alone, and delete the remote segments below it.
-So the same request makes total retention endless, and local retention -2, because the broker refuses any other value. A
-second request restores all configs.
+A copy task keeps the highest remote offset in memory. One request sets `remote.log.copy.disable`, which ends the task,
+and a second request restores all configs. While copying is disabled, a broker applies total retention to the local log
+and deletes remote segments. So the first request also sets total retention to unlimited and local retention to -2, the
+only value that the broker then accepts.
 
-The topic's own configs are saved in remote storage before the pause, and the saved configs are deleted last (see
-saved_configs). Interrupts and SIGTERM wait until copying is enabled again. If the process is killed, the next run finds
-the saved configs and restores them first. The bucket may have other writers, so saved configs count only if the topic
-carries their mark. `retention.ms` is MARK during the pause, and only users with the right to alter the topic can set
-it. A config that was changed during the pause keeps its new value. If a broker refuses the earlier configs, only
-copying is enabled, and the error names the refused configs.
+tiersnap saves the topic's own configs in remote storage before the pause, and deletes the saved configs last (see
+saved_configs.py). SIGINT, SIGTERM and SIGHUP are delayed until copying is enabled again. If the process is killed, the
+next run restores the saved configs first.
+
+Other writers may share the bucket, so saved configs count only if the topic has the mark. The mark is the value MARK of
+`retention.ms`, which only users with the right to alter the topic can set. If another user changes a config during the
+pause, the new value stays. If a broker refuses the saved configs, tiersnap only enables copying, and the error names
+the other configs.
 """
 
 from __future__ import annotations
@@ -41,7 +43,7 @@ from tiersnap.snapshot.errors import TransientError
 Values = Mapping[str, str | None]
 """A topic's own configs by name; None if the topic does not set the config."""
 
-_WITHOUT_MARK = {**OVERRIDES, RETENTION_MS: UNLIMITED}  # endless, without a mark
+_WITHOUT_MARK = {**OVERRIDES, RETENTION_MS: UNLIMITED}  # the overrides, with an unmarked retention.ms
 
 _log = logging.getLogger(__name__)
 
@@ -54,33 +56,33 @@ _DEFERRED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 def pause(cluster: Cluster, saved: SavedConfigs, off: Mapping[str, str], *, while_off: Callable[[], object]) -> None:
     """Change the configs to `off`, call `while_off`, and restore the saved configs.
 
-    A second before `while_off` lets copy tasks end. A second after it lets the leader read the published records before
-    its next copy task asks for the end of remote storage.
+    tiersnap waits a second before `while_off`, so that copy tasks end. It waits another second afterwards, so that the
+    leader reads the published records before the next copy task starts.
 
     Raises:
-        TransientError: a broker went away. If copying could not be enabled again, the hint tells it.
-        SettingsAsideError: a broker refuses the saved configs. Copying is enabled again if the broker allows it.
+        TransientError: a broker did not answer. If copying is still disabled, the hint says so.
+        SettingsAsideError: a broker refuses the saved configs. Copying is enabled if the broker allows that.
     """
     with _deferred_signals():
         try:
             _log.info("%s: setting %s", saved.topic, dict(off))
             cluster.change_settings(saved.topic, off)
             _wait_until(lambda: is_copying_off(cluster.settings(saved.topic)), saved.topic)
-            # Brokers apply a config some time after they show it, and would miss a pause without this delay.
+            # Brokers apply a config some time after DescribeConfigs returns it. Without the delay they miss the pause.
             time.sleep(SETTLE_SECONDS)
             while_off()
             time.sleep(SETTLE_SECONDS)
         finally:
-            # Restore even if the first request failed, because only its answer may have been lost.
+            # Restore even after a failed request: the broker may have applied it, and only the answer was lost.
             _put_back(cluster, saved)
 
 
 def restore(cluster: Cluster, saved: SavedConfigs) -> bool:
-    """Restore the saved configs that are still overridden; return whether there were any.
+    """Restore the saved configs that are still overridden. Return False if none was overridden.
 
     Raises:
-        BrokerUnavailableError: no broker accepted them within a minute.
-        SettingsAsideError: a broker refuses the saved configs. Copying is enabled again if the broker allows it.
+        BrokerUnavailableError: no broker accepted the configs within a minute.
+        SettingsAsideError: a broker refuses the saved configs. Copying is enabled if the broker allows that.
     """
     if not still_aside(cluster.settings(saved.topic), saved.before):
         return False
@@ -89,19 +91,19 @@ def restore(cluster: Cluster, saved: SavedConfigs) -> bool:
 
 
 def check_mark(settings: Mapping[str, TopicConfig], saved: SavedConfigs) -> None:
-    """Check that a topic carries the mark if its configs look overridden.
+    """Raise an error if a topic's configs look overridden, but the topic lacks the mark.
 
     Raises:
-        SettingsAsideError: it lacks the mark. Another writer may have set its configs, or written the saved configs.
+        SettingsAsideError: another writer may have set the configs, or written the saved configs.
     """
     doubtful = aside_without_mark(settings, saved.before)
     if doubtful:
         raise SettingsAsideError(
             f"{saved.topic}: saved configs in remote storage say that tiersnap overrode {', '.join(doubtful)}, "
             f"and the topic does not say so itself, with {RETENTION_MS}={MARK}",
-            hint=f"if it is so: kafka-configs --alter --topic {saved.topic}{as_options(doubtful)}; if the topic is to "
-            f"stay as it is: delete claims/{saved.topic}-{saved.topic_id}/unblock.json, the saved configs; then run "
-            "the same command again",
+            hint=f"to restore the saved configs: kafka-configs --alter --topic {saved.topic}{as_options(doubtful)}; to "
+            f"keep the current ones: delete claims/{saved.topic}-{saved.topic_id}/unblock.json; then run the same "
+            "command again",
             aside=doubtful,
         )
 
@@ -110,7 +112,7 @@ def _put_back(cluster: Cluster, saved: SavedConfigs) -> None:
     deadline = time.monotonic() + _RESTORE_SECONDS
     while True:
         try:
-            # Configs that do not look overridden are included, because the broker that answers may lag behind.
+            # Include configs that have their saved value already, because the broker that answers may lag.
             values = changed_by_nobody(cluster.settings(saved.topic), saved.before)
             try:
                 _change_back(cluster, saved.topic, values)
@@ -119,14 +121,14 @@ def _put_back(cluster: Cluster, saved: SavedConfigs) -> None:
         except TransientError as error:
             if time.monotonic() > deadline:
                 raise BrokerUnavailableError(
-                    f"{saved.topic}: settings are not put back, and copying may still be off: {error.message}",
-                    hint="run the same command again: it puts the settings back first",
+                    f"{saved.topic}: configs are not restored, and copying may still be disabled: {error.message}",
+                    hint="run the same command again: it restores the configs first",
                     before=dict(saved.before),
                 ) from error
-            _log.warning("%s: settings are not put back yet, trying again: %s", saved.topic, error.message)
+            _log.warning("%s: configs are not restored yet, retrying: %s", saved.topic, error.message)
             time.sleep(1)
         else:
-            _log.info("%s: put back %s", saved.topic, values)
+            _log.info("%s: restored %s", saved.topic, values)
             return
 
 
@@ -137,18 +139,19 @@ def _change_back(cluster: Cluster, topic: str, values: Values) -> None:
 
 
 def _switch_on_alone(cluster: Cluster, saved: SavedConfigs, refused: ClusterRefusedError) -> None:
-    """Restore only the config of copying if the broker refuses others, because disks fill without copying."""
+    """Restore only `remote.log.copy.disable`, because disks fill without copying. Raise an error about the others."""
     topic = saved.topic
-    _log.warning("%s: settings cannot be put back: %s", topic, refused.message)
+    _log.warning("%s: configs cannot be restored: %s", topic, refused.message)
     aside = still_aside(cluster.settings(topic), saved.before)
     with suppress(ClusterRefusedError):
-        _change_back(cluster, topic, {name: value for name, value in aside.items() if name == COPY_DISABLE})
+        if COPY_DISABLE in aside:
+            _change_back(cluster, topic, {COPY_DISABLE: aside[COPY_DISABLE]})
     left = still_aside(cluster.settings(topic), saved.before)
     if left:
         raise SettingsAsideError(
-            f"{topic}: still set aside: {', '.join(left)}; the broker refuses what the topic had: {refused.message}",
-            hint=f"kafka-configs --alter --topic {topic}{as_options(left)} (or what the broker takes), then run the "
-            "same command again",
+            f"{topic}: still set aside: {', '.join(left)}; the broker refuses the saved values: {refused.message}",
+            hint=f"kafka-configs --alter --topic {topic}{as_options(left)} (or other values that the broker accepts), "
+            "then run the same command again",
             aside=left,
         ) from refused
 
@@ -158,18 +161,19 @@ def _wait_until(is_applied: Callable[[], bool], topic: str) -> None:
     while not is_applied():
         if time.monotonic() > deadline:
             raise BrokerUnavailableError(
-                f"{topic}: settings were changed and brokers do not show it", hint="run the same command again"
+                f"{topic}: configs were changed, but brokers do not return the new values",
+                hint="run the same command again",
             )
         time.sleep(0.1)
 
 
 @contextmanager
 def _deferred_signals() -> Iterator[None]:
-    """Interrupts wait until the body is done; then the first one counts."""
+    """Delay SIGINT, SIGTERM and SIGHUP until the body ends. Then raise the first signal that arrived."""
     received: list[int] = []
     try:
         before = {number: signal.signal(number, lambda got, _: received.append(got)) for number in _DEFERRED}
-    except ValueError:  # not the main thread, which is the one that gets signals
+    except ValueError:  # only the main thread may set signal handlers
         before = {}
     try:
         yield
@@ -181,38 +185,46 @@ def _deferred_signals() -> Iterator[None]:
 
 
 def settings_while_off(settings: Mapping[str, TopicConfig]) -> dict[str, str]:
-    """Return the configs with which the broker accepts that copying is off, and deletes nothing."""
+    """Return the overrides that disable copying and make retention delete nothing."""
     names = [COPY_DISABLE, RETENTION_MS]
     if value_of(settings, RETENTION_BYTES, UNLIMITED) != UNLIMITED:
         names.append(RETENTION_BYTES)
-    # Unlimited local retention follows the total one, so it needs no override.
+    # Unlimited local retention needs no override: the broker accepts it beside unlimited total retention.
     names += [name for name in LOCAL_RETENTION if value_of(settings, name, AS_TOTAL) not in {AS_TOTAL, UNLIMITED}]
     return {name: OVERRIDES[name] for name in names}
 
 
 def own_values(settings: Mapping[str, TopicConfig], names: Iterable[str]) -> dict[str, str | None]:
-    """Return the topic's own values of `names`."""
-    return {name: settings[name].value if name in settings and settings[name].is_own else None for name in names}
+    """Return the topic's own values of these configs; None for a config that the topic does not set."""
+    values: dict[str, str | None] = {}
+    for name in names:
+        config = settings.get(name)
+        values[name] = config.value if config is not None and config.is_own else None
+    return values
 
 
 def still_aside(settings: Mapping[str, TopicConfig], before: Values) -> dict[str, str | None]:
-    """Return the configs of `before` that are still overridden."""
-    return _unlike(settings, before, OVERRIDES) if is_marked(settings) else {}
+    """Return the configs of `before` that are still overridden; none if the topic lacks the mark."""
+    if not is_marked(settings):
+        return {}
+    return _unlike(settings, before, OVERRIDES)
 
 
 def aside_without_mark(settings: Mapping[str, TopicConfig], before: Values) -> dict[str, str | None]:
-    """Return the configs of `before` that look overridden although the topic lacks the mark."""
-    return {} if is_marked(settings) else _unlike(settings, before, _WITHOUT_MARK)
+    """Return the configs of `before` that look overridden; none if the topic has the mark."""
+    if is_marked(settings):
+        return {}
+    return _unlike(settings, before, _WITHOUT_MARK)
 
 
 def changed_by_nobody(settings: Mapping[str, TopicConfig], before: Values) -> dict[str, str | None]:
-    """Return the configs of `before` that still have the overriding value."""
+    """Return the configs of `before` that have the override or the saved value, so that no other user changed them."""
     now = own_values(settings, before)
     return {name: value for name, value in before.items() if now[name] in {OVERRIDES[name], value}}
 
 
 def as_options(values: Values) -> str:
-    """Return `values` as options of `kafka-configs --alter`, each with a space before it."""
+    """Return `values` as options of `kafka-configs --alter`, with a leading space."""
     added, deleted = [], []
     for name, value in values.items():
         if value is None:

@@ -1,7 +1,7 @@
-"""Pause copying of topics while records are written: save their configs first, and restore them after.
+"""Pause copying of topics while records are written. Save the topic configs first, and restore them afterwards.
 
-`publish`, `tier`, `run` and `unblock` pause topics only by this module. pause_copying has the order of requests. A
-process that is killed during a pause leaves the saved configs in remote storage, and `restore_left` restores them.
+`publish`, `tier`, `run` and `unblock` use this module for every pause. pause_copying.py contains the order of requests.
+If a process is killed during a pause, the saved configs stay in remote storage, and `restore_left` restores them.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ from tiersnap.remote_storage.publish.pause_copying import (
 from tiersnap.snapshot.errors import TiersnapError
 
 NOT_PAUSED = (CopyingOffError, SettingsAsideError, ClusterRefusedError, UnblockHeldError)
-"""Errors that keep one topic from being paused; other topics may still be paused."""
+"""Errors that forbid a pause of one topic. Other topics may still be paused."""
 Talk = Callable[[str], None]
 
 
 @dataclass(frozen=True)
 class Pause:
-    """The configs with which a topic's copying is paused and resumed: its own, and the overrides."""
+    """The configs of one pause: `saved` are the topic's own, `off` are the overrides."""
 
     saved: SavedConfigs
     off: Mapping[str, str]
@@ -50,24 +50,24 @@ class Pause:
 
 @dataclass
 class PausedTopics:
-    """The topics of one cluster that a run pauses, by name."""
+    """The topics of one cluster that a run pauses."""
 
     cluster: Cluster
-    records: SavedConfigsStore  # the saved configs, and the run that holds them
+    records: SavedConfigsStore  # stores the saved configs, and which run holds them
     talk: Talk  # reports finished and slow steps
     _pauses: dict[str, Pause] = field(default_factory=dict)
 
     def check(self, partitions: Collection[TopicIdPartition]) -> None:
-        """Check that the cluster would pause copying of a topic, and resume it. Nothing is changed.
+        """Check that the cluster accepts the configs of a pause. Nothing is changed.
 
         Args:
-            partitions: at least one, all of one topic.
+            partitions: one or more partitions of one topic.
 
         Raises:
-            CopyingOffError: another user disabled its copying.
-            SettingsAsideError: a killed run paused it, and its saved configs are missing.
+            CopyingOffError: another user disabled copying of the topic.
+            SettingsAsideError: a killed run paused the topic, and its saved configs are missing.
             ClusterRefusedError: the cluster refuses the configs: ZooKeeper mode, Kafka before 3.9, or no permission.
-            UnblockHeldError: another run held the topic for longer than a run should take.
+            UnblockHeldError: another run holds the topic, and did not end within the time of a normal run.
         """
         asked = when_nobody_is_at_it(partial(self._pause_of, partitions), self.talk)
         self.cluster.change_settings(asked.saved.topic, asked.off, validate_only=True)
@@ -75,45 +75,46 @@ class PausedTopics:
         self._pauses[asked.saved.topic] = asked
 
     def check_if_copied(self, partitions: Collection[TopicIdPartition]) -> None:
-        """Check the partitions' topic as `check` does, unless another user has disabled its copying."""
+        """Call `check`. If another user disabled copying of the topic, do nothing."""
         settings = self.cluster.settings(next(iter(partitions)).topic)
         if is_marked(settings) or not is_copying_off(settings):
             self.check(partitions)
 
     @property
     def checked(self) -> list[str]:
-        """Return the topics that may be paused."""
+        """Return the topics that passed `check` or were paused."""
         return list(self._pauses)
 
     def while_paused(self, partitions: Collection[TopicIdPartition], act: Callable[[], object]) -> None:
-        """Pause copying of the partitions' topic, call `act`, and resume it; see pause_copying.pause for errors.
+        """Pause copying of the partitions' topic, call `act`, and resume copying.
 
         Raises:
-            CopyingOffError: another user has disabled its copying since.
-            UnblockHeldError: another run held the topic for longer than a run should take.
+            CopyingOffError: another user disabled copying of the topic meanwhile.
+            UnblockHeldError: another run holds the topic, and did not end within the time of a normal run.
+            TransientError, SettingsAsideError: see pause_copying.pause.
         """
         noted = when_nobody_is_at_it(partial(self._save, partitions), self.talk)
         pause(self.cluster, noted.saved, noted.off, while_off=act)
         self.talk(f"{noted.saved.topic}: copying was paused and resumed")
 
     def forget(self, topic: str) -> None:
-        """Delete the saved configs of a topic whose copying continues."""
+        """Delete the saved configs of a topic. Call this after copying continues."""
         self.records.drop(self._pauses[topic].saved)
 
     def forget_left(self, saved: SavedConfigs) -> None:
-        """Delete the configs that a killed run had saved of a topic, unless this run has paused it since."""
+        """Delete the configs that a killed run saved. Keep them if this run has paused the topic too."""
         if saved.topic not in self._pauses:
             self.records.drop(saved)
 
     def release(self) -> None:
-        """Leave the saved configs that were not forgotten to the next run."""
+        """Release the remaining saved configs, so that the next run may restore them."""
         self.records.release()
 
     def _save(self, partitions: Collection[TopicIdPartition]) -> Pause:
-        """Save a topic's configs before they are changed; no other writer changes them from then on."""
+        """Save a topic's configs before the pause. From then on no other run changes them."""
         noted = self._pause_of(partitions)
         self.records.put(noted.saved)
-        # Another run may have put its settings back between the two.
+        # Another run may have restored the configs between the read and the save, so read them again.
         now = self._pause_of(partitions)
         if now != noted:
             self.records.put(now.saved)
@@ -125,12 +126,14 @@ class PausedTopics:
         topic, topic_id, cluster_id = first.topic, first.topic_id or "", self.cluster.cluster_id()
         settings = self.cluster.settings(topic)
         if is_copying_off(settings) and self.records.noted(topic, topic_id) is None:
-            # If another run paused it, this raises. If that run has just ended, the configs are read again.
+            # `find` raises if another run paused the topic. If that run has just ended, read the configs again.
             self.records.find({topic: topic_id}, cluster_id)
             settings = self.cluster.settings(topic)
         noted = self.records.noted(topic, topic_id)
-        # The saved configs hold the only earlier values of configs that we overrode.
-        aside = still_aside(settings, noted.before) if noted is not None else {}
+        # Earlier values of overridden configs exist only in the saved configs.
+        aside: dict[str, str | None] = {}
+        if noted is not None:
+            aside = still_aside(settings, noted.before)
         check_copying_was_not_switched_off(topic, settings, aside)
         off = settings_while_off(settings) | {name: OVERRIDES[name] for name in aside}
         before = own_values(settings, off) | aside
@@ -140,30 +143,31 @@ class PausedTopics:
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """The topics that killed runs left paused: the saved configs to restore, and refusals by topic."""
+    """The topics that killed runs left paused: saved configs to restore, and refusals by topic name."""
 
     saved: tuple[SavedConfigs, ...] = ()
     refusals: Mapping[str, TiersnapError] = field(default_factory=dict)
 
     @property
     def partitions(self) -> list[TopicIdPartition]:
-        """Return the partitions of the killed runs."""
-        return [
-            TopicIdPartition(each.topic, each.topic_id, number) for each in self.saved for number in each.partitions
-        ]
+        """Return the partitions that the killed runs named in their saved configs."""
+        found: list[TopicIdPartition] = []
+        for each in self.saved:
+            found += [TopicIdPartition(each.topic, each.topic_id, number) for number in each.partitions]
+        return found
 
 
 def restore_left(
     cluster: Cluster, records: SavedConfigsStore, topics: Iterable[str], talk: Talk, *, apply: bool
 ) -> Left:
-    """Restore the configs that killed runs overrode; without `apply` only report them.
+    """Restore the configs that killed runs overrode. Without `apply`, only report these topics.
 
-    A topic is refused if another run holds it for longer than a run should take (UnblockHeldError), or if another
-    writer may have changed its configs (SettingsAsideError).
+    A topic is refused if another run holds it and does not end (UnblockHeldError). It is also refused if another writer
+    may have changed its configs (SettingsAsideError).
 
     Raises:
         BrokerUnavailableError: no broker accepted the configs within a minute.
-        CorruptDataError: the saved configs are damaged, or of another cluster.
+        CorruptDataError: the saved configs are damaged, or from another cluster.
     """
     saved, refusals = _find_left(cluster, records, topics, talk)
     restored: list[SavedConfigs] = []
@@ -175,9 +179,9 @@ def restore_left(
             continue
         restored.append(each)
         if not apply:
-            talk(f"{each.topic}: a run was cut short; --apply puts its settings back and goes on")
+            talk(f"{each.topic}: a killed run left copying paused; --apply restores the configs and continues")
         elif restore(cluster, each):
-            talk(f"{each.topic}: a run was cut short; its settings are put back")
+            talk(f"{each.topic}: a killed run left copying paused; its configs are restored")
     return Left(tuple(restored), refusals)
 
 

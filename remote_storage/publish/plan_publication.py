@@ -1,4 +1,4 @@
-"""The plan of a publication, by the records and configs that the cluster has now."""
+"""Plan a publication from the cluster's current records and topic configs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tiersnap.snapshot.errors import CorruptDataError, GateError, TransientError
 
 _log = logging.getLogger(__name__)
 Doubts = Callable[[TopicIdPartition, Collection[str]], Mapping[str, str]]
-"""Reads segments by their ids; returns the reasons why some are wrong, by id."""
+"""Reads segments and returns why they are wrong, by segment id. Right segments are omitted."""
 _OF_ONE_PARTITION = (GateError, TransientError, CorruptDataError, ClusterRefusedError)
 
 
@@ -41,22 +41,21 @@ def plan_publication(
     doubts: Doubts | None = None,
     remote: Sequence[str] = ("URI",),
 ) -> list[PublishPlan]:
-    """Plan the publication of partitions; a refusal is part of a partition's plan, not raised.
+    """Return a publication plan for each partition. A refusal is in the plan and is not raised.
 
-    A refused partition publishes nothing. A topic's configs are checked only if it has something to publish.
+    A refused partition publishes nothing. Topic configs are checked only if the topic has segments to publish.
 
     Args:
         wanted: finished segments by partition.
-        stuck: partitions whose copying may be enabled, because their copy tasks finish nothing. The caller makes these
-            tasks read the records again.
-        complete_segments: returns the complete ones of some segment ids of a partition. Without it, the segments that
-            brokers know are taken to be complete, and only segments after them are planned.
+        stuck: partitions that are planned even if copying is enabled. The caller makes their copy tasks read the
+            records again.
+        complete_segments: returns which segment ids of a partition are complete. Without it, published segments count
+            as complete, and only segments after them are planned.
         wrong: see plan_segments.
-        compared: ids of brokers' attempts without COPY_SEGMENT_FINISHED that may be finished, because every object was
-            read and compared with the log.
-        doubts: reads the segments that would be published (see `verify.compare_whole`). Without it, the caller has read
-            them, or has just uploaded them.
-        remote: words of the location (RemoteLocation.words), for the command that uploads a wrong segment again.
+        compared: ids of brokers' copy attempts that may be finished: every object was compared with the log.
+        doubts: reads the segments to publish (see `verify.compare_whole`). Omit it if the caller has read or uploaded
+            these segments.
+        remote: words of the location (RemoteLocation.words), for the command in a hint.
     """
     names = {partition.topic for partition in wanted}
     topics = cluster.topics(names)
@@ -75,7 +74,10 @@ def plan_publication(
     for partition, listed in wanted.items():
         found = list(_without_unread(listed, cache.begun_by_brokers(partition).difference(compared)))
         topic = topics.get(partition.topic)
-        plan = PublishPlan(partition, (), -1 if topic is None else topic.leaders.get(partition.partition, -1))
+        leader = -1
+        if topic is not None:
+            leader = topic.leaders.get(partition.partition, -1)
+        plan = PublishPlan(partition, (), leader)
         try:
             check_identity(partition, topics, hidden)
             if plan.leader < 0:
@@ -106,10 +108,10 @@ def plan_publication(
 def _without_unread(
     listed: Iterable[RemoteLogSegmentMetadata], unread: Collection[str]
 ) -> Iterator[RemoteLogSegmentMetadata]:
-    """Yield the segments whose ids are not among `unread`, and log the others."""
+    """Yield the segments whose ids are not in `unread`. Log a warning for each other segment."""
     for each in listed:
         if each.id.segment_id in unread:
-            _log.warning("left out: %s: a broker began it and did not finish it", each.id)
+            _log.warning("skipped: %s: a broker did not finish its copy attempt", each.id)
         else:
             yield each
 

@@ -1,13 +1,13 @@
 """Publish finished segments.
 
-All segments are planned first. Then each topic is paused, planned once more, published and read back.
+All segments are planned first. Then each topic is paused, planned again, published and read back.
 
-A copy task keeps the end of remote storage in memory, so it would upload published segments again. Copying of a topic
-is therefore paused while its records are written. Its copy tasks are watched after the last topic. If another user
-disabled copying, it stays disabled.
+A copy task keeps the highest remote offset in memory, so it would upload published segments again. Copying of a topic
+is therefore paused while records are written. After the last topic, tiersnap watches the copy tasks of all paused
+topics. If another user disabled copying, copying stays disabled.
 
-A copy task or another tool may write records between the plan and ours. The metadata topic shows its records, and
-publishing stops there.
+A copy task or another tool may write records between the plan and the publication. If the read-back of
+`__remote_log_metadata` shows such records and they hide segments, publishing stops.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from itertools import groupby
+from itertools import groupby, repeat
 
 from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.cluster.copy_progress import CopyProgress, Watched, quiet_seconds, watch
@@ -43,7 +43,7 @@ from tiersnap.remote_storage.publish.paused_topics import NOT_PAUSED, PausedTopi
 from tiersnap.remote_storage.publish.plan_publication import plan_publication
 from tiersnap.remote_storage.publish.publish_counts import PublishCounts
 from tiersnap.remote_storage.publish.publish_outcome import Done
-from tiersnap.remote_storage.publish.segments_to_publish import PublishPlan, by_partition
+from tiersnap.remote_storage.publish.segments_to_publish import PublishPlan, by_partition, ids_of_metadata
 from tiersnap.remote_storage.publish.watch_resumed import still_stuck, watch_resumed
 from tiersnap.remote_storage.publish.write_records import publish_plans
 from tiersnap.remote_storage.remote_log.complete import complete_segments
@@ -62,19 +62,21 @@ Segments = dict[TopicIdPartition, list[RemoteLogSegmentMetadata]]
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """The plan, and the records that were written."""
+    """The result of a publication: the plans, the number of written records, and the errors."""
 
-    plans: Sequence[PublishPlan]  # as they were carried out, or would be
-    records: int = 0  # number that were written
-    # topics whose copying may not have been off all the while, that are still paused, or whose copy task fails
+    plans: Sequence[PublishPlan]  # without `apply`, plans that were not carried out
+    records: int = 0  # number of written records
+    # errors of topics: copying was enabled during the publication, copying is still paused, or the copy task fails
     doubts: Sequence[TiersnapError] = ()
-    proof: PlaceProof | None = None  # that brokers read this place; None if nothing is to be published
-    stuck_ahead: Sequence[TopicIdPartition] = ()  # their copy tasks fail at the segment after the published ones
+    proof: PlaceProof | None = None  # the proof that brokers read this location; None if nothing is to be published
+    stuck_ahead: Sequence[
+        TopicIdPartition
+    ] = ()  # partitions whose copy task fails at the segment after the published ones
     still_off: Sequence[str] = ()  # published topics whose copying another user disabled
 
     @property
     def errors(self) -> list[TiersnapError]:
-        """Return the errors of the plans, and doubts."""
+        """Return the errors of the plans, then `doubts`."""
         found: list[TiersnapError] = []
         for plan in self.plans:
             found += plan.errors
@@ -83,16 +85,16 @@ class Published:
     def problems(self) -> Iterator[Problem]:
         """Yield the problems of the plans and of stuck copy tasks."""
         yield from self.errors
-        yield from (OtherProblem.STUCK_COPY_AHEAD for _ in self.stuck_ahead)
+        yield from repeat(OtherProblem.STUCK_COPY_AHEAD, len(self.stuck_ahead))
 
     @property
     def plan(self) -> PublishCounts:
-        """Return the counts of segments that are published, or would be."""
+        """Return the counts of segments that were published; without `apply`, of those to publish."""
         return PublishCounts.of(self.plans)
 
     @property
     def told(self) -> list[RemoteLogSegmentId]:
-        """Return the segments that were published, or would be."""
+        """Return the ids of segments that were published; without `apply`, of those to publish."""
         found: list[RemoteLogSegmentId] = []
         for plan in self.plans:
             if plan.is_open:
@@ -102,26 +104,28 @@ class Published:
 
 @dataclass(frozen=True)
 class Publish:
-    """One run."""
+    """One run of the publication."""
 
     cluster: Cluster
     metadata_topic: MetadataTopic
     location: RemoteLocation  # remote storage, as brokers use it
-    # proves that they do; called once, before the first record, and not without one
+    # proves that brokers use `location`; called once, only if there is a segment to publish
     prove: Callable[[], PlaceProof]
-    log_dirs: Sequence[str] = ()  # of leaders, for leader epochs; empty if the leaders can be asked
-    broker_id: int | None = None  # named in records; None for each partition's leader
+    log_dirs: Sequence[str] = ()  # log directories of leaders, read for leader epochs; empty to ask the leaders
+    broker_id: int | None = None  # the broker id in records; None for each partition's leader
     local: LocalLogs = field(default_factory=LocalLogs)  # logs of leaders, compared with published segments
-    expiry: BrokerExpiry = field(  # a snapshot may omit producers that expired
+    expiry: BrokerExpiry = field(  # a snapshot may omit producers that expired by these rules
         default_factory=lambda: BrokerExpiry(int(time.time() * 1000), DEFAULT_PRODUCER_EXPIRATION_MS)
     )
     talk: Callable[[str], None] = lambda _: None  # reports finished and slow steps
-    # ids of segments that this run uploaded: it read them from the log and compared them during the upload
+    # ids of segments that this run uploaded and compared with the log; they are not read again
     uploaded: frozenset[str] = frozenset()
-    # raises a TiersnapError if the log of a partition, up to an offset, is not the leader's
+    # raises a TiersnapError if a partition's log below an offset differs from the leader's log
     check_leader: Callable[[TopicIdPartition, int], None] = lambda *_: None
-    _read: dict[str, str] = field(default_factory=dict)  # why segments are wrong, "" of right ones, by id
-    _seen: dict[TopicIdPartition, int] = field(default_factory=dict)  # up to which offset a log is the leader's
+    _read: dict[str, str] = field(default_factory=dict)  # why segments are wrong, "" for right ones, by id
+    _seen: dict[TopicIdPartition, int] = field(
+        default_factory=dict
+    )  # exclusive end of the offsets that were compared with the leader
 
     @cached_property
     def _paused(self) -> PausedTopics:
@@ -130,20 +134,21 @@ class Publish:
     def run(
         self, finished: Iterable[RemoteLogSegmentMetadata], *, apply: bool, topics: Collection[str] = ()
     ) -> Published:
-        """Plan finished segments by the records of `__remote_log_metadata`, and publish them.
+        """Plan the finished segments by the records of `__remote_log_metadata`, and with `apply` publish them.
 
-        Planning a fleet takes minutes, so each topic is planned once more right before its records are written. All
-        partitions of the topics are searched for lost segments that brokers know.
+        A plan of a fleet takes minutes, so each topic is planned again before its records are written. The plans also
+        report lost segments in all partitions of these topics.
 
         Args:
-            finished: segments in remote storage.
-            topics: names of more topics whose configs are put back if a killed run left them paused.
+            finished: finished remote segments, see `finished_segments`.
+            apply: False only returns the plans.
+            topics: names of further topics; if a killed run left them paused, their configs are restored.
 
         Raises:
-            WrongPlaceError, UnprovenPlaceError: brokers may read another place, so nothing is published.
-            MetadataTopicCompactedError: `__remote_log_metadata` takes no record without a key.
-            BrokerUnavailableError: a broker went away before the first record. The hint tells if copying may still be
-                disabled.
+            WrongPlaceError, UnprovenPlaceError: brokers may read another location, so nothing is published.
+            MetadataTopicCompactedError: `__remote_log_metadata` is compacted and refuses records without a key.
+            BrokerUnavailableError: a broker did not answer before the first record. If copying may still be disabled,
+                the hint says so.
         """
         segments, done = by_partition(finished), Done()
         asked = {each.topic for each in segments}.union(topics)
@@ -159,7 +164,7 @@ class Publish:
             if apply:
                 opened = {plan.partition: segments[plan.partition] for plan in done.opened}
             if opened and self._paused.checked:
-                check_conditions(self.location.store)  # the saved configs rely on them
+                check_conditions(self.location.store)  # saved configs need conditional writes
             try:
                 self._publish_topics(reader, opened, done)
                 if apply:
@@ -179,11 +184,11 @@ class Publish:
         refusals: Mapping[str, TiersnapError],
         done: Done,
     ) -> None:
-        """Plan the partitions with segments or brokers' copies; refuse those of topics that cannot be paused.
+        """Plan the partitions with finished or published segments. Refuse topics that cannot be paused.
 
         Args:
             partitions: all partitions of the segments' topics.
-            refusals: by the name of a topic whose configs could not be put back.
+            refusals: by topic name, the errors of configs that could not be restored.
         """
         cache = reader.read_to_end()
         wanted = dict(segments)
@@ -195,7 +200,7 @@ class Publish:
         done.take(self._refuse_unpausable(done.opened))
 
     def _refuse_unpausable(self, opened: Iterable[PublishPlan]) -> Iterator[PublishPlan]:
-        """Yield the plans of topics that cannot be paused, each with the reason."""
+        """Yield the plans of topics that cannot be paused, with the error as refusal."""
         for _, of_topic in groupby(opened, key=lambda plan: plan.partition.topic):
             own = list(of_topic)
             try:
@@ -204,9 +209,9 @@ class Publish:
                 yield from (replace(plan, refusal=why) for plan in own)
 
     def _publish_topics(self, reader: MetadataReader, opened: Segments, done: Done) -> None:
-        """Publish topic by topic, and watch their copy tasks.
+        """Publish the topics one by one, then watch their copy tasks.
 
-        An error after the first record is a doubt, because earlier records count. The topics after it are refused.
+        An error before the first record is raised. A later error is added to `doubts`; other topics are refused.
         """
         try:
             for _, partitions in groupby(opened, key=lambda each: each.topic):
@@ -253,23 +258,23 @@ class Publish:
                 done.watched[each] = Watched(each, plan.next_offset, frozenset(cache.segments(each)))
 
     def _see_copying_go_on(self, reader: MetadataReader, done: Done) -> None:
-        """Watch the copy tasks of the paused topics; pause a topic again if its task did not read the new records.
+        """Watch the copy tasks of the paused topics. If a task did not read the new records, pause its topic again.
 
-        If a topic cannot be paused again, add a doubt and keep its saved configs for the next run.
+        If a topic cannot be paused again, its saved configs stay for the next run, and the error is added to `doubts`.
         """
-        topics = {each.topic for each in done.watched}
+        topics = done.watched_topics
         quiet = quiet_seconds(self.cluster, [done.plans[each].leader for each in done.watched])
 
         def see(_: list[str]) -> set[str]:
             if not done.watched:
                 return set()
-            self.talk(f"waiting up to {quiet:.0f} s for copying to go on")
+            self.talk(f"waiting up to {quiet:.0f} s until copying continues")
             for each, progress in watch(reader, done.watched.values(), quiet).items():
                 if progress is CopyProgress.STUCK_AHEAD:
                     done.stuck_ahead.append(each)
                 if progress is not CopyProgress.FAILING:
                     del done.watched[each]
-            return {each.topic for each in done.watched}
+            return done.watched_topics
 
         def pause_again(topic: str) -> None:
             again = sorted(each for each in done.watched if each.topic == topic)
@@ -289,7 +294,7 @@ class Publish:
             self._paused.forget(topic)
 
     def _of_topics(self, partitions: Collection[TopicIdPartition]) -> Iterator[TopicIdPartition]:
-        """Yield all partitions of the partitions' topics."""
+        """Yield all partitions of the topics that these partitions belong to."""
         ids = {(each.topic, each.topic_id) for each in partitions}
         for topic in self.cluster.topics(name for name, _ in ids).values():
             if (topic.name, topic.topic_id) in ids:
@@ -310,10 +315,10 @@ class Publish:
                 doubts=self._find_doubts,
                 remote=self.location.words,
             )
-        return [self._of_leader(plan) for plan in plans]
+        return list(map(self._of_leader, plans))
 
     def _of_leader(self, plan: PublishPlan) -> PublishPlan:
-        """Return the plan, refused if its segments may not be of the leader's log."""
+        """Return the plan. Refuse it if the local log differs from the leader's log."""
         if not plan.is_open or self._seen.get(plan.partition) == plan.next_offset:
             return plan
         try:
@@ -326,25 +331,26 @@ class Publish:
     def _complete_segments(
         self, reader: MetadataReader, partition: TopicIdPartition, segment_ids: Collection[str]
     ) -> Collection[str]:
-        """Return the ids of complete segments, and of segments that brokers delete: they write its record first."""
+        """Return the ids of complete segments, and of segments whose deletion brokers have published."""
         whole = complete_segments(self.location, partition, segment_ids)
         if len(whole) == len(segment_ids):
             return whole
-        finished = {each.id.segment_id for each in reader.read_to_end().in_state(partition, _FINISHED)}
+        finished = ids_of_metadata(reader.read_to_end().in_state(partition, _FINISHED))
         return whole.union(each for each in segment_ids if each not in finished)
 
     def _find_doubts(self, partition: TopicIdPartition, ids: Collection[str]) -> Mapping[str, str]:
-        """Read segments, each once in a run; return why some are wrong."""
+        """Read each segment once in a run. Return why segments are wrong, by segment id."""
         unread = set(ids) - self._read.keys() - self.uploaded
         local = self.local.of(partition)
-        compare = None if local is None else local.compare
-        self._read.update(
-            dict.fromkeys(unread, "") | find_doubts(self.location, partition, unread, compare, self.expiry)
-        )
+        compare = None
+        if local is not None:
+            compare = local.compare
+        self._read.update(dict.fromkeys(unread, ""))
+        self._read.update(find_doubts(self.location, partition, unread, compare, self.expiry))
         return {each: self._read[each] for each in ids if self._read.get(each)}
 
     def _doubts(self, topic: str) -> Iterator[TiersnapError]:
-        """Yield an error unless copying of a published topic is still disabled."""
+        """Yield an error if copying of a published topic was enabled meanwhile."""
         try:
             if is_copying_off(self.cluster.settings(topic)):
                 return
@@ -353,10 +359,11 @@ class Publish:
             return
         _log.warning("copying was switched on while it was published: topic=%s", topic)
         yield CopyingSwitchedOnError(
-            f"{topic}: copying was switched on while it was published: its copiers do not see all of it, and copy the "
-            "rest again",
+            f"{topic}: copying was switched on while it was published: its copy tasks missed some of the records, and "
+            "upload these segments again",
             hint=f"kafka-configs --alter --topic {topic} --add-config {COPY_DISABLE}=true with endless retention, then "
-            "false: they look again, and go on behind it. What was copied twice stays so: tiersnap runbook 6",
+            "false: the copy tasks continue after the published segments. Segments that were copied twice remain: "
+            "tiersnap runbook 6",
         )
 
 
@@ -367,7 +374,7 @@ def _refused(plan: PublishPlan, refusal: TiersnapError | None) -> PublishPlan:
 
 
 def _unrestored(refusals: Mapping[str, TiersnapError], segments: Iterable[TopicIdPartition]) -> Iterator[TiersnapError]:
-    """Yield the refusals of other topics: no plan carries them."""
+    """Yield the refusals of topics without segments, because no plan contains these refusals."""
     topics = {each.topic for each in segments}
     for name, refusal in refusals.items():
         if name not in topics:

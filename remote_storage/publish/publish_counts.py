@@ -1,4 +1,4 @@
-"""The counts of plans to publish, for people and programs."""
+"""The counts of publication plans, for output."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class PublishCounts:
-    """The segments of the open plans, the bytes of their logs, and the records that publish them."""
+    """The segments to publish, the bytes of their logs, and the records to write."""
 
     segments: int = 0
     log_bytes: int = 0
@@ -22,7 +22,7 @@ class PublishCounts:
 
     @classmethod
     def of(cls, plans: Iterable[PublishPlan]) -> PublishCounts:
-        """Return the counts of the open plans."""
+        """Return the counts of plans with segments to publish and without a refusal."""
         sizes: list[int] = []
         records = 0
         for plan in plans:
@@ -33,6 +33,6 @@ class PublishCounts:
 
     @property
     def sentence(self) -> str:
-        """Return the counts in words."""
+        """Return the counts as one line of output."""
         records = count_of(self.records, "record")
         return f"plan: {count_of(self.segments, 'segment')} to publish, {human_bytes(self.log_bytes)}, by {records}"

@@ -1,4 +1,4 @@
-"""The outcome of a run that publishes, while it runs."""
+"""The intermediate result of a publication."""
 
 from __future__ import annotations
 
@@ -13,27 +13,32 @@ from tiersnap.snapshot.errors import TiersnapError
 
 @dataclass
 class Done:
-    """The outcome of a run so far."""
+    """The result of a publication so far; see `Published`."""
 
     plans: dict[TopicIdPartition, PublishPlan] = field(default_factory=dict)
     records: int = 0
-    written: set[TopicIdPartition] = field(default_factory=set)  # partitions whose records are all written
+    written: set[TopicIdPartition] = field(default_factory=set)  # partitions whose records were all written
     doubts: list[TiersnapError] = field(default_factory=list)
-    watched: dict[TopicIdPartition, Watched] = field(default_factory=dict)  # partitions whose copy tasks must continue
+    watched: dict[TopicIdPartition, Watched] = field(default_factory=dict)  # partitions whose copy task must be watched
     stuck_ahead: list[TopicIdPartition] = field(default_factory=list)
     still_off: list[str] = field(default_factory=list)
 
     def take(self, plans: Iterable[PublishPlan]) -> None:
-        """Replace the plans of these plans' partitions."""
+        """Store these plans, each in place of an earlier plan of the same partition."""
         self.plans.update((plan.partition, plan) for plan in plans)
 
     @property
     def opened(self) -> list[PublishPlan]:
-        """Return the plans that may be carried out."""
+        """Return the plans with segments to publish and without a refusal."""
         return [plan for plan in self.plans.values() if plan.is_open]
 
+    @property
+    def watched_topics(self) -> set[str]:
+        """Return the names of topics whose copy tasks must be watched."""
+        return {each.topic for each in self.watched}
+
     def refuse_unwritten(self, opened: Iterable[TopicIdPartition], error: TiersnapError) -> None:
-        """Refuse the plans of partitions without all their records, unless they are refused already."""
+        """Refuse the plans of partitions whose records were not all written. Earlier refusals stay."""
         for each in opened:
             if each not in self.written:
                 plan = self.plans[each]

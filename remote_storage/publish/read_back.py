@@ -1,17 +1,17 @@
-"""Let the brokers of a cluster read a record back from a remote location, to prove that they read there.
+"""Prove that brokers read a remote location: let a broker return a record that exists only there.
 
-A topic of our own with copying disabled gets a few old records and a new one, which closes the segment of the old ones.
-That segment is uploaded with other record bytes, a nonce, and published. One change of configs then enables copying,
-with a local retention that the old records exceed. After the local segment is deleted, a consumer that begins at offset
-0 gets one of these:
+tiersnap creates a topic with copying disabled. It writes a few old records, and a new one that rolls their segment. It
+uploads that segment with other record bytes, the nonce, and publishes it. Then it enables copying and sets a local
+retention that the old records exceed. The broker deletes its local segment. A consumer at offset 0 then gets one of
+these:
 
-    the nonce           it exists only in this location, so brokers read there
-    errors              the broker looks for the segment elsewhere, and does not find it
+    the nonce           exists only in this location, so brokers read this location
+    errors              the broker searches for the segment in another location
     the first records   from the local segment, or from the broker's own upload: no evidence
 
-Finally the topic and its objects are deleted. A record in the location names the topic before it is created, so that
-the next run can delete the leftovers of a killed one. Kafka 3.9 or later in KRaft mode is needed, because other brokers
-refuse the topic's configs.
+Finally tiersnap deletes the topic and its objects. Before it creates the topic, it writes the topic name to the
+location. If the run is killed, the next run deletes the leftovers. A read-back needs Kafka 3.9 or later in KRaft mode:
+other brokers refuse the topic's configs.
 """
 
 from __future__ import annotations
@@ -46,29 +46,29 @@ from tiersnap.snapshot.units import human_duration
 _log = logging.getLogger(__name__)
 
 _DELETION_SECONDS, _POLL_SECONDS = 10.0, 0.5
-_FAILING_SECONDS = 10.0  # errors for so long do not pass
+_FAILING_SECONDS = 10.0  # errors that last longer count as permanent
 _RENEWED_EACH_SECONDS = 20.0
-SETTLE_SECONDS = 2.0  # the leader reads the published records meanwhile, so its copy task begins after them
+SETTLE_SECONDS = 2.0  # time for the leader to read the published records before its copy task starts
 _KIND = EvidenceKind.READ_BACK
 _NEEDS = "--prove needs Kafka 3.9 or later in KRaft mode, and the rights to create, write, read and delete a topic"
 
 
 @dataclass(frozen=True)
 class ReadBack:
-    """A read-back at one location; `records` are of this location and cluster, and `find` was called."""
+    """A read-back at one location. The caller has called `records.find`."""
 
     cluster: Cluster
     metadata_topic: MetadataTopic
     location: RemoteLocation
     records: ReadBackStore
-    digest: str | None  # of the brokers' configuration, stored with a proof; None if it is unknown
+    digest: str | None  # digest of the brokers' configuration, stored with a proof; None if unknown
     talk: Callable[[str], None]  # reports slow steps
 
     def evidence(self) -> Evidence:
-        """Read a record back, store a proof, and delete the topic and its objects even after an error.
+        """Read a record back and store the proof. The topic and its objects are deleted even after an error.
 
         Raises:
-            ReadBackHeldError: another run reads back from this location.
+            ReadBackHeldError: another run has a read-back at this location.
             TransientError: brokers or the store do not answer.
         """
         self.records.check_not_held()
@@ -82,10 +82,10 @@ class ReadBack:
         try:
             found = self._found(topic)
             if found.outcome is EvidenceOutcome.CONTRADICTS:
-                seconds = 0.0  # brokers delete objects elsewhere, so waiting for them is useless
+                seconds = 0.0  # brokers delete objects in another location, so do not wait for them
         finally:
             is_clean = self.clean(topic, seconds)
-            if is_clean:  # else the record names the leftovers for the next run
+            if is_clean:  # otherwise the next run deletes the leftovers
                 self.records.drop()
         if found.is_proof and is_clean and self.digest is not None:
             self.records.keep(self.digest)
@@ -100,11 +100,11 @@ class ReadBack:
             return Evidence(_KIND, EvidenceOutcome.SILENT, f"no record was read back: {error.message}")
 
     def clean(self, topic: ReadBackTopic, seconds: float = _DELETION_SECONDS) -> bool:
-        """Delete a topic of a read-back and its objects in this location; return whether nothing is left.
+        """Delete a read-back topic and its objects in this location. Return whether everything was deleted.
 
         Args:
-            topic: the topic.
-            seconds: time for brokers to delete the objects that they know.
+            topic: the topic of this read-back or of a killed run.
+            seconds: how long to wait for brokers to delete the objects first.
         """
         is_deleted = True
         try:
@@ -149,7 +149,7 @@ class ReadBack:
         self.metadata_topic.publish([(partition, SegmentRecord(metadata)), (partition, finished)])
 
     def _wait(self, ask: Callable[[], FirstRecord], metadata: RemoteLogSegmentMetadata, seconds: float) -> Evidence:
-        """Read offset 0 until the answer is evidence, at most for `seconds`."""
+        """Read offset 0 until the answer is evidence or `seconds` have passed."""
         began = renewed = time.monotonic()
         failing_since = None
         while (now := time.monotonic()) < began + seconds:

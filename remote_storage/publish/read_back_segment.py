@@ -1,4 +1,4 @@
-"""The segment of a read-back: as many records as the topic's local log has there, with other bytes."""
+"""The segment of a read-back. Its records have the offsets of the local records, but other bytes."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class NonceSegment:
-    """The first segment of a partition, of records that exist nowhere else: each of them is `nonce`."""
+    """A segment at offset 0 in which every record has the value `nonce`. No other copy of it exists."""
 
     partition: TopicIdPartition
     leader: int
     leader_epoch: int
-    count: int  # of records
-    timestamp: int  # ms, of all of them
+    count: int  # number of records
+    timestamp: int  # of each record, ms
     nonce: bytes
 
     @classmethod
@@ -53,7 +53,7 @@ class NonceSegment:
         return cls(partition, leader, leader_epoch, count, timestamp, nonce)
 
     def upload(self, location: RemoteLocation) -> RemoteLogSegmentMetadata:
-        """Upload it and return its COPY_SEGMENT_STARTED; raises as `copy_segment`."""
+        """Upload the segment and return its COPY_SEGMENT_STARTED metadata. Errors are those of `copy_segment`."""
         at = RemoteLogSegmentId.of(self.partition, new_segment_id())
         with self._bundle() as bundle:
             metadata = bundle.metadata(at, broker_id=self.leader, event_timestamp=int(time.time() * 1000))

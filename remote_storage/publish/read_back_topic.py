@@ -1,4 +1,4 @@
-"""The topic of a read-back, as a client of the cluster sees it; see read_back."""
+"""Create, write, read and delete the topic of a read-back; see read_back.py."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ from tiersnap.remote_storage.metadata.topic_configs import (
     UNLIMITED,
 )
 
-if TYPE_CHECKING:  # an extra
+if TYPE_CHECKING:  # an optional dependency
     from confluent_kafka import Consumer, KafkaError, Message
 
 _log = logging.getLogger(__name__)
 
 PROBE_RETENTION = "315360000113"
-"""Ten years and a bit, in ms: a `retention.ms` that no other topic has."""
+"""The `retention.ms` that marks topics of a read-back: ten years plus 113 ms."""
 OLD_RECORDS = 3
 AGE_MS = 7_200_000
 _LOCAL_RETENTION_MS = 3_600_000  # less than AGE_MS
@@ -56,7 +56,7 @@ _SETTINGS = {
     "message.timestamp.before.max.ms": str((1 << 63) - 1),
 }
 _COPYING = {COPY_DISABLE: "false", "local.retention.ms": str(_LOCAL_RETENTION_MS)}
-# Settings of brokers that say when a local segment is deleted, and their defaults in ms.
+# Broker configs that determine when a local segment is deleted, with their defaults in ms.
 _INTERVALS = (("log.retention.check.interval.ms", "300000"), ("remote.log.manager.task.interval.ms", "30000"))
 _NAME = re.compile(rf"{PROBE_TOPIC}([0-9]{{10}})-[0-9a-f]{{8}}")
 _LEFT_OVER_SECONDS = 3600  # a read-back takes some minutes at most
@@ -65,29 +65,29 @@ _SECONDS, _MORE_SECONDS, _POLL_SECONDS = 30.0, 30.0, 0.5
 
 
 class FirstRecord(Enum):
-    """The answer of brokers for offset 0."""
+    """The result of reading offset 0."""
 
     NONCE = "NONCE"
-    LOCAL = "LOCAL"  # from the local log, or from a copy that the broker uploaded
-    FAILED = "FAILED"  # the broker cannot read the segment that it knows
-    NOTHING = "NOTHING"  # in time, or for a reason that passes
+    LOCAL = "LOCAL"  # the record from the local log, or from the broker's own upload
+    FAILED = "FAILED"  # the broker cannot read the published segment
+    NOTHING = "NOTHING"  # no answer in time, or a transient error
 
 
 @dataclass(frozen=True)
 class ReadBackTopic:
-    """One topic of one partition; methods raise as those of Cluster."""
+    """A topic with one partition. Methods raise the same errors as those of Cluster."""
 
     cluster: Cluster
     name: str
 
     @classmethod
     def new(cls, cluster: Cluster) -> ReadBackTopic:
-        """Return a topic that is not there yet."""
+        """Return a topic with a new name. The topic does not exist yet."""
         return cls(cluster, f"{PROBE_TOPIC}{int(time.time()):010d}-{secrets.token_hex(4)}")
 
     @classmethod
     def left_over(cls, cluster: Cluster) -> Iterator[ReadBackTopic]:
-        """Yield the topics that killed runs left an hour ago or earlier."""
+        """Yield the topics of killed runs that are at least an hour old."""
         for topic in cluster.topics(list(cls._old_names(cluster))).values():
             settings = cluster.settings(topic.name)
             has_mark = settings.get(RETENTION_MS) == TopicConfig(PROBE_RETENTION, is_own=True)
@@ -106,10 +106,11 @@ class ReadBackTopic:
         return cluster.log_offsets([(name, 0)])[name, 0][1]
 
     def create(self) -> Topic:
-        """Create it with copying disabled, and return it once it has a leader.
+        """Create the topic with copying disabled, and wait for its leader.
 
         Raises:
-            TopicRefusedError: the cluster does not know these configs, or does not let this user create it.
+            TopicRefusedError: the cluster does not know these configs, or this user may not create topics.
+            BrokerUnavailableError: the topic has no leader after 30 s.
         """
         try:
             self.cluster.create_topic(self.name, _SETTINGS)
@@ -124,7 +125,7 @@ class ReadBackTopic:
         raise self._unavailable("it has no leader")
 
     def write(self, now: int) -> None:
-        """Write the old records, and one of `now` (ms), which is too late for their segment.
+        """Write the old records, and one with the timestamp `now` (ms), which rolls their segment.
 
         Raises:
             DeliveryFailedError: a record was not acknowledged.
@@ -141,7 +142,9 @@ class ReadBackTopic:
             producer.produce(self.name, _VALUE, partition=0, timestamp=timestamp)
             left = producer.flush(DELIVERY_MS / 1000 + 5)
             if errors or left:
-                why = errors[0].str() if errors else "no answer"
+                why = "no answer"
+                if errors:
+                    why = errors[0].str()
                 raise DeliveryFailedError(f"{self.name}: a record was not acknowledged: {why}")
         _log.debug("wrote %d records to %s", OLD_RECORDS + 1, self.name)
 
@@ -150,13 +153,13 @@ class ReadBackTopic:
         self.cluster.change_settings(self.name, _COPYING)
 
     def patience(self, leader: int) -> float:
-        """Return in how many seconds a leader has certainly deleted the local segment and asked remote storage."""
+        """Return the seconds within which a leader must have deleted the local segment and read remote storage."""
         settings = self.cluster.broker_settings(leader)
         intervals = sum(int(value_of(settings, *each)) for each in _INTERVALS)
         return 2 * intervals / 1000 + _MORE_SECONDS
 
     def delete(self) -> None:
-        """Delete it if it is there."""
+        """Delete the topic if it exists."""
         if self.cluster.topics([self.name]):
             self.cluster.delete_topic(self.name)
 
@@ -170,7 +173,7 @@ class ReadBackTopic:
         raise self._unavailable("no record can be read")
 
     def first(self, consumer: Consumer, nonce: bytes) -> FirstRecord:
-        """Return the brokers' answer for offset 0."""
+        """Read offset 0 once, and return the result."""
         message = self._ask(consumer)
         if message is None:
             return FirstRecord.NOTHING
@@ -189,7 +192,7 @@ class ReadBackTopic:
 
         consumer.assign([TopicPartition(self.name, 0, 0)])
         found = consumer.consume(1, 1.0)
-        return found[0] if found else None
+        return next(iter(found), None)
 
     def _unavailable(self, why: str) -> BrokerUnavailableError:
         server = self.cluster.bootstrap_server

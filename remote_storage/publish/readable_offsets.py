@@ -1,13 +1,14 @@
-"""Find the offsets that brokers read in remote storage, and the segments of ours that may be published.
+"""Find the offsets that brokers read in remote storage, and decide which of our segments may be published.
 
-One rule: no record makes fewer offsets readable. This holds for each leader epoch:
+No record may make fewer offsets readable. For each offset and leader epoch:
 
-- If brokers read an offset from a complete segment, they still do after the record.
-- If they find a lost segment of this log, they still find one, or a complete one. Its objects may be restored.
+- If brokers read the offset from a complete segment, they still read it from a complete segment after the record.
+- If brokers find a lost segment of this log, they find a lost or a complete segment after the record. An operator may
+  restore the objects of a lost segment.
 
-So our segment may fill a gap, or replace a lost segment or one that `mend` calls wrong. It is held back if it would
-hide other segments, or if brokers would not read it. If none of the brokers' segments is complete, nothing is
-published, because this may not be their remote storage.
+So our segment may fill a gap, or replace a lost segment or a segment that `mend` found wrong. Our segment is held back
+if it would hide other segments, or if brokers would not read it. If no published segment is complete, nothing is
+published, because brokers may read another location.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from tiersnap.snapshot.errors import TiersnapError
 from tiersnap.snapshot.log.leader_epochs import Interval, joined
 
 WholeOf = Callable[[Collection[str]], Collection[str]]
-"""Returns the segment ids, of some, whose objects all exist now."""
+"""Returns those of the given segment ids whose objects all exist."""
 
 KEEP_LOCAL = (
     "keep the local files (local.retention.ms and local.retention.bytes of the topic) and put the objects back: "
@@ -34,7 +35,7 @@ _NOTHING, _LOST, _WRONG, _COMPLETE = range(4)
 
 
 class ReadableOffsets:
-    """The offsets of one partition that brokers read by their records and by planned ones."""
+    """The offsets of one partition that brokers read, by existing and by planned records."""
 
     def __init__(
         self,
@@ -44,28 +45,30 @@ class ReadableOffsets:
         wrong: Collection[str],
         log_start_offset: int,
     ) -> None:
-        self._index = index  # changed by what is planned
-        self._of_this_log = {each.id.segment_id: each for each in of_this_log}  # finished, of the leader's lineage
+        self._index = index  # includes planned segments
+        self._of_this_log = {
+            each.id.segment_id: each for each in of_this_log
+        }  # finished segments of the leader's lineage, by id
         self._gone = gone  # ids of finished segments that are not complete
-        self._wrong = wrong  # ids of segments that are there, and are to be replaced
-        self._log_start = log_start_offset  # offsets below count for nothing
+        self._wrong = wrong  # ids of complete segments that may be replaced
+        self._log_start = log_start_offset  # offsets below it are ignored
         self._held: list[Interval] | None = None
 
     def hold(self, segment: RemoteLogSegmentMetadata) -> bool:
-        """Return whether brokers read all its offsets from the log start on, in copies of this log."""
+        """Return whether brokers read all offsets of a segment from complete segments of this log."""
         if self._held is None:
             self._held = joined(self._complete_intervals())
         start = max(segment.start_offset, self._log_start)
         return any(first <= start and segment.end_offset < end for first, end in self._held)
 
     def read(self, segment: RemoteLogSegmentMetadata) -> bool:
-        """Return whether brokers read all its offsets from the log start on, under its own leader epochs."""
+        """Return whether brokers read all offsets of a segment from complete segments, under the same leader epochs."""
         return all(self._rank(found) == _COMPLETE for _, _, found in self._read(segment))
 
     def tell(self, segment: RemoteLogSegmentMetadata) -> str:
-        """Plan COPY_SEGMENT_FINISHED of a complete segment, unless it may not be written; return why not, "" if it may.
+        """Plan COPY_SEGMENT_FINISHED of a complete segment. Return "" or the reason why it may not be published.
 
-        It may not if less would be found after it of any leader epoch, nor if brokers would read nothing more.
+        A record may hide no offset of any leader epoch, and must make at least one more offset readable.
         """
         gains = False
         after = self._index.after(segment)
@@ -82,7 +85,7 @@ class ReadableOffsets:
         return ""
 
     def lost(self) -> list[RemoteLogSegmentMetadata]:
-        """Return copies that brokers find for offsets of this log and that are not complete, ascending."""
+        """Return the incomplete segments that brokers find for offsets of this log, ascending."""
         lost = {}
         for copy in self._of_this_log.values():
             for _, _, found in self._read(copy):
@@ -91,10 +94,10 @@ class ReadableOffsets:
         return sorted(lost.values(), key=lambda each: each.start_offset)
 
     def refuse_other_place(self) -> None:
-        """Refuse remote storage in which no copy is complete that brokers have finished of this log.
+        """Raise an error if this log has published segments, but none of them is complete.
 
         Raises:
-            LostCopyError: there are some, and none is complete.
+            LostCopyError: no published segment is complete.
         """
         theirs = sorted(self._of_this_log.values(), key=lambda each: each.start_offset)
         if theirs and all(self._rank(each) < _WRONG for each in theirs):
@@ -104,7 +107,7 @@ class ReadableOffsets:
             )
 
     def _complete_intervals(self) -> Iterator[Interval]:
-        """Yield the offsets that brokers read from complete segments; the ends are exclusive."""
+        """Yield the intervals that brokers read from complete segments; ends are exclusive."""
         for copy in self._of_this_log.values():
             for first, last, found in self._read(copy):
                 if self._rank(found) == _COMPLETE:
@@ -117,28 +120,30 @@ class ReadableOffsets:
     def _rank(self, copy: RemoteLogSegmentMetadata | None) -> int:
         if copy is None:
             return _NOTHING
-        if copy.id.segment_id not in self._gone:
-            return _WRONG if copy.id.segment_id in self._wrong else _COMPLETE
-        return _LOST if copy.id.segment_id in self._of_this_log else _NOTHING
+        segment_id = copy.id.segment_id
+        if segment_id in self._gone:
+            return _LOST if segment_id in self._of_this_log else _NOTHING
+        return _WRONG if segment_id in self._wrong else _COMPLETE
 
 
 def lost_copies(copies: Sequence[RemoteLogSegmentMetadata]) -> LostCopyError:
-    """Return the error that brokers read copies of one partition that are not complete, and none takes their place."""
+    """Return the error for incomplete published segments of one partition, which no segment of ours replaces."""
     return LostCopyError(
         f"{copies[0].id.topic_id_partition}: {_not_complete(copies)}: without local files consumers stop there",
-        hint=f"{KEEP_LOCAL}. Where the leader has the local files still, tiersnap tier --apply makes copies instead",
+        hint=f"{KEEP_LOCAL}. If the leader still has the local files, tiersnap tier --apply uploads them again",
     )
 
 
 def held_back(segment: RemoteLogSegmentMetadata, why: str, *, is_behind: bool) -> TiersnapError:
-    """Return the error that a segment of ours is not published.
+    """Return the error for a segment of ours that is not published.
 
     Args:
-        is_behind: whether it lies behind the brokers' copies. If not, brokers take its offsets for tiered.
+        why: the reason, for the message.
+        is_behind: whether the segment follows all published segments. Otherwise brokers count its offsets as tiered.
     """
     said = f"{_name(segment)} is held back: {why}"
     if not is_behind:
-        return LostCopyError(f"{said}; brokers read no complete copy of all of them", hint=KEEP_LOCAL)
+        return LostCopyError(f"{said}; no complete segment that brokers read has all of its offsets", hint=KEEP_LOCAL)
     return HiddenOffsetsError(
         said,
         hint=f"kafka-configs --alter --topic {segment.id.topic} --add-config {COPY_DISABLE}=false lets brokers copy it",
@@ -146,8 +151,8 @@ def held_back(segment: RemoteLogSegmentMetadata, why: str, *, is_behind: bool) -
 
 
 def read_in_part(segment: RemoteLogSegmentMetadata) -> LostCopyError:
-    """Return the error that brokers read only some offsets of a segment that they are told of."""
-    return LostCopyError(f"{_name(segment)} is read in part: other copies hide the rest", hint=KEEP_LOCAL)
+    """Return the error for a published segment of which brokers read only some offsets."""
+    return LostCopyError(f"{_name(segment)} is read in part: other segments hide the rest", hint=KEEP_LOCAL)
 
 
 def _name(segment: RemoteLogSegmentMetadata) -> str:
@@ -157,5 +162,6 @@ def _name(segment: RemoteLogSegmentMetadata) -> str:
 
 def _not_complete(copies: Sequence[RemoteLogSegmentMetadata]) -> str:
     named = [f"{each.start_offset}-{each.id.segment_id}" for each in copies[:_NAMED]]
-    more = [f"{len(copies) - _NAMED} more"] if len(copies) > _NAMED else []
-    return f"copies that brokers know are not complete there ({', '.join(named + more)})"
+    if len(copies) > _NAMED:
+        named.append(f"{len(copies) - _NAMED} more")
+    return f"copies that brokers know are not complete there ({', '.join(named)})"

@@ -1,4 +1,4 @@
-"""Plan publication: compare every finished remote segment with what brokers know of it."""
+"""Plan the publication of a partition: compare its finished remote segments with the cluster's records."""
 
 from __future__ import annotations
 
@@ -29,28 +29,30 @@ from tiersnap.snapshot.errors import TiersnapError
 
 
 class PublishAction(StrEnum):
-    """The action on one segment."""
+    """The planned action for one segment."""
 
     PUBLISH = "PUBLISH"  # COPY_SEGMENT_STARTED, then COPY_SEGMENT_FINISHED
-    FINISH = "FINISH"  # a run was killed between the two
-    KNOWN = "KNOWN"
-    DELETED = "DELETED"  # a broker has deleted it since, by retention
-    COVERED = "COVERED"  # complete segments that brokers know, or that are published with it, hold its offsets
-    OTHER_LINEAGE = "OTHER_LINEAGE"  # of a leader that lost an unclean election; others of this log hold its offsets
-    LOST = "LOST"  # brokers know and read it, its objects are not complete, and no segment of ours replaces it
+    FINISH = "FINISH"  # COPY_SEGMENT_FINISHED; a run was killed after COPY_SEGMENT_STARTED
+    KNOWN = "KNOWN"  # already published
+    DELETED = "DELETED"  # a broker deleted the segment by retention
+    COVERED = "COVERED"  # other complete segments, published before or by this plan, contain its offsets
+    OTHER_LINEAGE = "OTHER_LINEAGE"  # from a leader of an unclean election; segments of this log contain its offsets
+    LOST = "LOST"  # published, but objects are missing, and no segment of ours replaces it
     HELD_BACK = "HELD_BACK"  # it would hide other segments, brokers would not read it, or it follows such a segment
-    BELOW_LOG_START = "BELOW_LOG_START"  # by retention or DeleteRecords; publishing would bring its offsets back
+    BELOW_LOG_START = (
+        "BELOW_LOG_START"  # deleted by retention or DeleteRecords; a publication would restore its offsets
+    )
 
 
 TO_BE_TOLD = frozenset({PublishAction.PUBLISH, PublishAction.FINISH})
-"""Segments with these actions are published."""
+"""The actions that publish a segment."""
 KNOWN_TO_BROKERS = frozenset({PublishAction.KNOWN, PublishAction.COVERED})
-"""Brokers already have the offsets of segments with these actions."""
+"""The actions of segments whose offsets brokers can already read."""
 
 
 @dataclass(frozen=True, slots=True)
 class SegmentToPublish:
-    """One finished remote segment and its action; `error` is the reason if it is held back or read in part."""
+    """One finished remote segment and its action. `error` is set if it is held back, or if brokers read only a part."""
 
     metadata: RemoteLogSegmentMetadata
     action: PublishAction
@@ -59,11 +61,11 @@ class SegmentToPublish:
 
 @dataclass(frozen=True, slots=True)
 class PublishPlan:
-    """The plan of a partition: all of it is published, or nothing if it is refused."""
+    """The plan of one partition. If `refusal` is set, nothing of the partition is published."""
 
     partition: TopicIdPartition
     segments: tuple[SegmentToPublish, ...] = ()
-    leader: int = -1  # broker that leads it, -1 if unknown
+    leader: int = -1  # id of the leader; -1 if unknown
     refusal: TiersnapError | None = field(default=None, compare=False)
 
     def count(self, action: PublishAction) -> int:
@@ -72,7 +74,7 @@ class PublishPlan:
 
     @property
     def errors(self) -> list[TiersnapError]:
-        """Return refusals, lost segments, and the first segment that is held back or read in part."""
+        """Return the refusal, the error about lost segments, and the first error of a single segment."""
         errors = []
         if self.refusal is not None:
             errors.append(self.refusal)
@@ -84,34 +86,34 @@ class PublishPlan:
 
     @property
     def blocked_by(self) -> TiersnapError | None:
-        """Return the error that keeps all of it from being published; None if none does."""
+        """Return the error if no segment of the partition can be published; None without such an error."""
         if self.refusal is not None or not self.is_done:
             return self.refusal
         return next(iter(self.errors), None)
 
     @property
     def is_done(self) -> bool:
-        """Return whether nothing is left to publish."""
+        """Return whether the plan publishes no segment."""
         return not self.to_tell
 
     @property
     def to_tell(self) -> list[RemoteLogSegmentMetadata]:
-        """Return the segments that the records publish."""
+        """Return the segments that the plan publishes."""
         return self._of_actions(TO_BE_TOLD)
 
     @property
     def is_open(self) -> bool:
-        """Return whether something is to be published, and may be."""
+        """Return whether the plan has segments to publish and is not refused."""
         return self.refusal is None and not self.is_done
 
     @property
     def is_idle(self) -> bool:
-        """Return whether nothing is to be published, and nothing is refused."""
+        """Return whether the plan has no segment to publish and is not refused."""
         return self.refusal is None and self.is_done
 
     @property
     def next_offset(self) -> int:
-        """Return the end of remote storage after this plan; 0 if remote storage is empty."""
+        """Return the exclusive end offset of remote storage after this plan; 0 if remote storage is empty."""
         known = self._of_actions(TO_BE_TOLD | KNOWN_TO_BROKERS)
         return max((each.end_offset + 1 for each in known), default=0)
 
@@ -119,7 +121,7 @@ class PublishPlan:
         return [each.metadata for each in self.segments if each.action in actions]
 
     def records(self, *, broker_id: int | None, now: int) -> Iterator[MetadataRecord]:
-        """Yield the records in the order in which brokers must read them; `now` in ms."""
+        """Yield the records in the order of publication. `now` is ms; without `broker_id`, records name the leader."""
         if self.refusal is not None:
             return
         broker = self.leader if broker_id is None else broker_id
@@ -152,23 +154,23 @@ def plan_segments(
     complete_segments: WholeOf | None = None,
     wrong: Collection[str] = (),
 ) -> tuple[SegmentToPublish, ...]:
-    """Plan the finished segments of one partition in ascending order, followed by the lost ones.
+    """Plan the finished segments of one partition, ascending, followed by the lost segments.
 
-    No planned record makes fewer offsets readable (ReadableOffsets). A segment whose records would is held back. Other
-    segments are published without it, except those that follow it at the end of the log.
+    A segment is held back if its records would make fewer offsets readable (ReadableOffsets). Other segments are
+    published without it, except segments that follow it at the end of the log.
 
     Args:
-        why_outside: returns the reason if a segment is not in the partition's lineage, else "". Called only if a
-            segment is new or lost, for new and for finished segments.
-        complete_segments: called with finished segments that are not among `segments`. Without it, the brokers' copies
-            are taken to hold all offsets below their end.
-        wrong: ids of brokers' segments that complete ones may replace.
+        segments: the finished remote segments, ascending.
+        log_start_offset: the leader's log start offset.
+        why_outside: returns the reason if a segment is not in the partition's lineage, otherwise "".
+        complete_segments: returns those of the given segment ids that are complete. Without it, all published segments
+            count as complete.
+        wrong: ids of published segments that complete ones may replace.
 
     Raises:
         SegmentHoleError: remote storage lacks the offsets before a segment.
-        LeaderEpochLineageError: brokers would not accept a segment for this log, and no segment of this log holds its
-            offsets.
-        LostCopyError: none of the brokers' segments is complete, and `wrong` is empty.
+        LeaderEpochLineageError: a segment is from another log, and no segment of this log contains its offsets.
+        LostCopyError: no published segment is complete, and `wrong` is empty.
     """
     known = cache.segments(partition)
     actions = [_without_lineage(segment, known, log_start_offset) for segment in segments]
@@ -178,30 +180,30 @@ def plan_segments(
         return tuple(map(SegmentToPublish, segments, actions))
     of_this_log = finished_of_log(finished, log_start_offset, why_outside)
     readable = ReadableOffsets(cache.index(partition).copy(), of_this_log, gone, wrong, log_start_offset)
-    if not wrong:  # mend proves the place before it replaces anything, and all of a partition may be wrong
+    if not wrong:  # `mend` proves the location itself, and may replace all segments of a partition
         readable.refuse_other_place()
     end, are_trusted = end_of_copies(of_this_log, log_start_offset), complete_segments is None
     planning = _Planning(readable, known, why_outside, end, are_copies_trusted=are_trusted)
     planned = list(map(planning.plan, segments, actions))
-    planned = list(map(planning.leave_out, planned))  # once the end of remote storage is known
+    planned = list(map(planning.leave_out, planned))  # needs the final `next_offset`
     lost = [SegmentToPublish(each, PublishAction.LOST) for each in readable.lost()]
     return (*map(planning.judge, planned), *lost)
 
 
 @dataclass
 class _Planning:
-    """The new segments of one partition, one after another."""
+    """Plans the segments of one partition one by one, ascending."""
 
     readable: ReadableOffsets
-    known: Mapping[str, RemoteLogSegmentMetadata]  # by segment id, as brokers know them
+    known: Mapping[str, RemoteLogSegmentMetadata]  # the segments in the cluster's records, by segment id
     why_outside: WhyOutside
-    next_offset: int  # end of remote storage with the segments that are planned
-    are_copies_trusted: bool  # whether the brokers' copies are taken to hold all offsets below their end
-    is_blocked: bool = False  # whether a segment at that end is held back: later segments wait
-    outside: dict[str, str] = field(default_factory=dict)  # by id of a segment: why it is of another log
+    next_offset: int  # exclusive end offset of remote storage, including planned segments
+    are_copies_trusted: bool  # whether published segments count as complete and contiguous
+    is_blocked: bool = False  # whether a segment at `next_offset` is held back, so that later segments wait
+    outside: dict[str, str] = field(default_factory=dict)  # why segments are from another log, by segment id
 
     def plan(self, segment: RemoteLogSegmentMetadata, action: PublishAction) -> SegmentToPublish:
-        """Plan one segment; `leave_out` decides about one of another log."""
+        """Plan one segment. A segment of another log gets OTHER_LINEAGE, and `leave_out` must decide about it."""
         if action not in TO_BE_TOLD:
             return SegmentToPublish(segment, action)
         is_behind = segment.end_offset >= self.next_offset
@@ -220,13 +222,13 @@ class _Planning:
         """Plan a segment of this log, or hold it back.
 
         Raises:
-            SegmentHoleError: offsets before it are nowhere in remote storage.
+            SegmentHoleError: remote storage lacks the offsets before the segment.
         """
         is_behind = segment.end_offset >= self.next_offset
         if self.readable.read(segment):
             action = PublishAction.COVERED
         elif self.is_blocked and segment.start_offset > self.next_offset:
-            return _held_back(segment, "so is one before it", is_behind=True)
+            return _held_back(segment, "an earlier segment is held back", is_behind=True)
         else:
             _refuse_hole(segment, self.next_offset)
             if why := self.readable.tell(replace(self._told(segment), state=SegmentState.COPY_SEGMENT_FINISHED)):
@@ -236,20 +238,20 @@ class _Planning:
         return SegmentToPublish(segment, action)
 
     def judge(self, planned: SegmentToPublish) -> SegmentToPublish:
-        """Add an error to a segment that is published if brokers would read only a part of it."""
+        """Add an error if brokers would read only some offsets of a segment to publish."""
         if planned.action not in TO_BE_TOLD or self.readable.read(self._told(planned.metadata)):
             return planned
         return replace(planned, error=read_in_part(planned.metadata))
 
     def _told(self, segment: RemoteLogSegmentMetadata) -> RemoteLogSegmentMetadata:
-        """Return the segment as brokers know it or will know it: the record of FINISH holds only its id."""
+        """Return the segment as in the cluster's records, if they have it: FINISH publishes only the segment id."""
         return self.known.get(segment.id.segment_id, segment)
 
     def leave_out(self, planned: SegmentToPublish) -> SegmentToPublish:
-        """Leave out a segment of another log, with an error if brokers do not read its offsets; return others as is.
+        """Hold back a segment of another log if brokers do not read its offsets. Return other segments unchanged.
 
         Raises:
-            LeaderEpochLineageError: no segment of this log reaches its end.
+            LeaderEpochLineageError: no segment of this log reaches the segment's end offset.
         """
         if planned.action is not PublishAction.OTHER_LINEAGE:
             return planned
@@ -259,7 +261,8 @@ class _Planning:
             raise LeaderEpochLineageError(
                 f"{segment.id.topic_id_partition}: segment {segment.start_offset}: {why}: the broker would copy it "
                 "again",
-                hint="it is of another log: tier the leader's log directory as it is now, up to this segment's end",
+                hint="the segment is from another log: run tiersnap tier on the leader's log directory up to the "
+                "segment's end offset",
             )
         if self._is_held(segment):
             return planned
@@ -276,15 +279,16 @@ def _gone(
     log_start_offset: int,
     complete_segments: WholeOf | None,
 ) -> set[str]:
-    """Return the ids of the segments that are not listed and have not become complete since."""
+    """Return the ids of published segments that are neither listed nor complete."""
     living = (each for each in finished if each.end_offset >= log_start_offset)
-    unseen = _ids(living) - _ids(listed)
+    unseen = ids_of_metadata(living) - ids_of_metadata(listed)
     if not unseen or complete_segments is None:
         return set()
     return unseen.difference(complete_segments(unseen))
 
 
-def _ids(segments: Iterable[RemoteLogSegmentMetadata]) -> set[str]:
+def ids_of_metadata(segments: Iterable[RemoteLogSegmentMetadata]) -> set[str]:
+    """Return the segment ids."""
     return {each.id.segment_id for each in segments}
 
 
@@ -310,7 +314,7 @@ def _refuse_hole(segment: RemoteLogSegmentMetadata, next_offset: int) -> None:
         raise SegmentHoleError(
             f"{segment.id.topic_id_partition}: segment {segment.start_offset} is next, but remote storage ends at "
             f"{next_offset}: the offsets between would never be copied",
-            hint="tier the earlier segments first, on the leader's host: tiersnap tier --apply. Where it says "
-            "GAP_IN_REMOTE let brokers copy (remote.log.copy.disable=false), then tiersnap maintain remove-orphans",
+            hint="tier the earlier segments first, on the leader's host: tiersnap tier --apply. If it reports "
+            "GAP_IN_REMOTE, let brokers copy (remote.log.copy.disable=false), then tiersnap maintain remove-orphans",
             next_offset=next_offset,
         )

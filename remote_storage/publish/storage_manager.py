@@ -1,7 +1,7 @@
-"""Read the storage managers of a cluster's brokers, and find where settings make a broker keep remote segments.
+"""Find the remote location of a broker: from DescribeConfigs and from its server.properties.
 
-DescribeConfigs shows the class of the storage manager and the log directories of every broker. It hides the settings of
-the storage manager itself. If a broker runs on this host, they are read from its server.properties.
+DescribeConfigs returns the storage manager class and the log directories of every broker. It hides the settings of the
+storage manager. If a broker runs on this host, tiersnap reads these settings from its server.properties.
 
     class                                             settings (below rsm.config.)
     org.apache.kafka.…LocalTieredStorage              dir
@@ -9,7 +9,7 @@ the storage manager itself. If a broker runs on this host, they are read from it
         …storage.s3.S3Storage                           storage.s3.bucket.name, storage.s3.endpoint.url
         …storage.filesystem.FileSystemStorage           storage.root
 
-The plugin takes `key.prefix` as it is: `tiers` gives keys `tiersorders-…`, which are in no folder of that name.
+The plugin adds no slash to `key.prefix`: the prefix `tiers` gives keys like `tiersorders-…`.
 """
 
 from __future__ import annotations
@@ -48,19 +48,18 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class BrokerAnswer:
-    """The answer of DescribeConfigs about one broker; `class_name` is "" if it has no storage manager."""
+    """The answer of DescribeConfigs for one broker. Without a storage manager, `class_name` is ""."""
 
     broker: int
     class_name: str
     log_dirs: tuple[str, ...]
-    # names and values of its settings of remote storage; None for a value that brokers hide
+    # names and values of the remote storage settings; None for a hidden value
     remote: tuple[tuple[str, str | None], ...] = ()
 
 
 def ask_brokers(cluster: Cluster) -> list[BrokerAnswer]:
-    """Ask every broker; return the answers of those that answer and do not refuse."""
-    answers = in_parallel(partial(_ask, cluster), sorted(cluster.brokers()))
-    return [each for each in answers if each is not None]
+    """Ask every broker for its settings. Omit brokers that do not answer or refuse."""
+    return list(filter(None, in_parallel(partial(_ask, cluster), sorted(cluster.brokers()))))
 
 
 def _ask(cluster: Cluster, broker: int) -> BrokerAnswer | None:
@@ -83,22 +82,24 @@ def _remote_settings(settings: Mapping[str, TopicConfig]) -> Iterator[tuple[str,
 
 @dataclass(frozen=True, slots=True)
 class StoragePlace:
-    """The place of objects."""
+    """The place of remote segments, as a storage manager names it."""
 
     layout: str  # name of the layout
-    bucket: str  # of S3; "" for a directory
-    prefix: str  # beginning of all keys, unchanged; for a directory, the beginning of all paths
-    endpoint: str = ""  # of S3, as `endpoint_of` returns it; "" for a directory
+    bucket: str  # S3 bucket; "" for a directory
+    prefix: str  # key.prefix, unchanged; for a directory, the path with key.prefix at its end
+    endpoint: str = ""  # S3 endpoint by `endpoint_of`; "" for a directory
 
     def __str__(self) -> str:
         if not self.bucket:
             return f"{self.prefix} ({self.layout})"
-        server = "" if self.endpoint == _AWS else f" at {self.endpoint}"
+        server = ""
+        if self.endpoint != _AWS:
+            server = f" at {self.endpoint}"
         return f"s3://{self.bucket}/{self.prefix}{server} ({self.layout})"
 
 
 def endpoint_of(url: str | None) -> str:
-    """Return `host:port` of an S3 server, or AWS for a host of AWS and for a URL without a host."""
+    """Return `host:port` of an S3 endpoint URL. For an AWS host or a URL without a host, return "AWS"."""
     if url is None:
         return _AWS
     found = urlsplit(url)
@@ -109,21 +110,21 @@ def endpoint_of(url: str | None) -> str:
 
 
 def layout_of_classes(classes: Collection[str], given: str | None) -> str | None:
-    """Return the layout that brokers read, by the classes of their storage managers; None if it is unknown.
+    """Return the layout of the brokers' storage manager classes. If no class is known, return `given`.
 
     Args:
-        classes: "" for a broker without a storage manager.
-        given: the layout that a user named; None for none.
+        classes: class names; "" for a broker without a storage manager.
+        given: the layout that the user named, or None.
 
     Raises:
-        WrongPlaceError: brokers read another layout than `given`, or several layouts.
-        UsageError: tiersnap knows no layout of the class, and none was given.
+        WrongPlaceError: the classes have another layout than `given`, or different layouts.
+        UsageError: tiersnap knows no layout of the class, and `given` is None.
     """
     named = sorted(filter(None, classes))
     known = {LAYOUT_OF_CLASS[name] for name in named if name in LAYOUT_OF_CLASS}
     if len(known) > 1:
         raise WrongPlaceError(
-            f"{CLASS_NAME}: brokers have {' and '.join(named)}: none of them reads what the others tier",
+            f"{CLASS_NAME}: brokers have {' and '.join(named)}: they cannot read each other's remote segments",
             hint="give all brokers the same storage manager",
         )
     if not known:
@@ -143,15 +144,17 @@ def layout_of_classes(classes: Collection[str], given: str | None) -> str | None
 
 
 def place_of_broker(settings: Mapping[str, str]) -> StoragePlace:
-    """Return the place of the remote segments of a broker with these settings.
+    """Return the place where a broker with these settings stores remote segments.
 
     Raises:
-        ValueError: the settings do not name it. The text gives the reason, without values that may be secret.
+        ValueError: the settings name no known place. The text contains no secret values.
     """
     name = settings.get(CLASS_NAME, "")
     layout = LAYOUT_OF_CLASS.get(name)
     if layout is None:
-        raise ValueError(f"{CLASS_NAME}={name}: tiersnap does not know where it stores" if name else f"no {CLASS_NAME}")
+        if not name:
+            raise ValueError(f"no {CLASS_NAME}")
+        raise ValueError(f"{CLASS_NAME}={name}: tiersnap does not know where it stores")
     below = settings.get(_PREFIX_NAME) or _PREFIX
     found = {key.removeprefix(below): value for key, value in settings.items() if key.startswith(below)}
     if layout == "local-tiered-storage":
@@ -167,9 +170,10 @@ def place_of_broker(settings: Mapping[str, str]) -> StoragePlace:
 
 
 def client_words(settings: Mapping[str, str]) -> list[str]:
-    """Return the options that name a broker with these settings as a server; none if the settings name no listener.
+    """Return the options --bootstrap-server and --command-config for a broker with these settings.
 
-    A listener with SASL or TLS needs a file of client properties, and only the user knows its path.
+    The list is empty if the settings name no client listener. A listener with SASL or TLS needs a properties file,
+    whose path only the user knows.
     """
     if not settings:
         return []
@@ -192,9 +196,11 @@ def client_words(settings: Mapping[str, str]) -> list[str]:
 
 
 def _reachable(address: str) -> str:
-    """Return an address of a listener on this host, with a name for one that listens on all interfaces."""
+    """Return `host:port` of a listener. For a listener on all interfaces, the host is localhost."""
     host, _, port = address.rpartition(":")
-    return f"{'localhost' if host in ('', '0.0.0.0') else host}:{port}"
+    if host in ("", "0.0.0.0"):
+        host = "localhost"
+    return f"{host}:{port}"
 
 
 def _names(settings: Mapping[str, str], name: str) -> list[str]:
@@ -207,7 +213,7 @@ def _split(values: str) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class NamedLocation:
-    """The remote location that a broker's settings name, as tiersnap's options name it."""
+    """The remote location of a broker, as values of tiersnap's options."""
 
     remote: str  # URI, or the path of a directory on this host
     layout: str  # name of the layout
@@ -215,16 +221,16 @@ class NamedLocation:
 
     @property
     def words(self) -> list[str]:
-        """Return the value of --remote and the options by which the location is reached."""
+        """Return the value of --remote and the other options of the location, for a printed command."""
         return location_words(self.remote, self.layout, self.settings.words)
 
 
 def location_of_broker(broker: BrokerSettings) -> NamedLocation:
-    """Return the remote location that the settings of a broker name.
+    """Return the remote location of a broker with these settings.
 
     Raises:
-        ValueError: the settings do not name it, or keys begin with a prefix that is no folder. The text has no value
-            that may be secret.
+        ValueError: the settings name no known location, or key.prefix does not end with /. The text contains no secret
+            values.
     """
     place = place_of_broker(broker.values)
     if place.prefix and not place.prefix.endswith("/"):

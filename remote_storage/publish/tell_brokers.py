@@ -1,4 +1,4 @@
-"""Publish the segments that a run of `tier` or `run` has uploaded, at its end."""
+"""Publish segments at the end of `tier` and `run`, after their upload."""
 
 from __future__ import annotations
 
@@ -30,30 +30,30 @@ from tiersnap.snapshot.replay.expiry import BrokerExpiry
 
 @dataclass(frozen=True)
 class TellBrokers:
-    """Publishes uploaded segments to the cluster of some log directories."""
+    """Publishes the uploaded segments of log directories to their cluster."""
 
-    place: ProvePlace  # proves that brokers read `location`; knows whether to apply
+    place: ProvePlace  # proves that brokers read `location`; has the cluster and `apply`
     location: RemoteLocation  # remote storage, as brokers use it
-    log_dirs: Sequence[str]  # of leaders; their logs are compared with the published segments
-    selection: Selection  # of the partitions in `log_dirs`
-    expiry: BrokerExpiry  # a snapshot may omit producers that expired
+    log_dirs: Sequence[str]  # log directories of leaders, compared with the segments
+    selection: Selection  # selects partitions in `log_dirs`
+    expiry: BrokerExpiry  # a snapshot may omit producers that expired by these rules
 
     def refuse_contradiction(self) -> None:
-        """Refuse a location that brokers do not read, before anything is uploaded there.
+        """Raise an error if brokers read another location. Call this before an upload.
 
         Raises:
-            WrongPlaceError: it is contradicted.
+            WrongPlaceError: the evidence contradicts the location.
             TransientError: brokers or the store do not answer.
         """
         self.place.verdict(self.location).refuse_contradiction()
 
     def refusals(self, topics: Iterable[str]) -> Callable[[TopicIdPartition], TiersnapError | None]:
-        """Return a function that gives the refusal of a partition whose segments the cluster cannot take, else None.
+        """Return a function that returns the error which forbids the upload of a partition, or None.
 
-        The cluster does not have it, or this user may not describe its topic: nothing is uploaded.
+        A partition is refused if the cluster does not have it, or if this user may not describe its topic.
 
         Args:
-            topics: names of the topics of all these partitions.
+            topics: names of all topics that the function will be asked about.
 
         Raises:
             BrokerUnavailableError, ClusterRefusedError: the cluster does not answer.
@@ -81,16 +81,16 @@ class TellBrokers:
         *,
         uploads: Collection[TopicIdPartition] = (),
     ) -> Published:
-        """Publish the finished segments of some partitions; without `apply` of `place` plan it.
+        """Publish the finished segments of partitions. If `place.apply` is False, only plan.
 
-        What fails as a whole is among the doubts: the segments stay uploaded, and the next run publishes them.
+        Errors are in `Published.doubts`: the segments stay uploaded, and the next run publishes them.
 
         Args:
-            partitions: those with segments that brokers may not know.
-            topics: names of all topics of the log directories: those that a killed run left paused are resumed.
-            uploaded: ids of segments that this run has uploaded; all others are read whole and compared first.
-            leading: URI of each partition's log directory that counts; not needed if each has one replica.
-            uploads: partitions of which a plan uploads segments first.
+            partitions: partitions that may have unpublished segments.
+            topics: names of all topics of the log directories; topics that a killed run left paused are resumed.
+            uploaded: ids of segments that this run uploaded; all other segments are read and compared first.
+            leading: URI of the log directory of each partition; needed only if a partition has two replicas.
+            uploads: partitions whose segments a plan would upload first.
         """
         try:
             return self._with_uploads(self._run(partitions, topics, uploaded, leading), uploads)
@@ -98,13 +98,13 @@ class TellBrokers:
             return Published((), doubts=(error,))
 
     def _with_uploads(self, done: Published, uploads: Collection[TopicIdPartition]) -> Published:
-        """Add to a plan the refusals of partitions that are uploaded first, and the proof if one may be published.
+        """Add the refusals of partitions to upload, and the proof of the location if one of them may be published.
 
-        The plan of a partition that has something to publish already, or is refused, was checked.
+        Partitions whose plan has segments or a refusal were checked before.
 
         Raises:
-            ClusterRefusedError, MetadataTopicCompactedError: `__remote_log_metadata` takes no record of tiersnap.
-            WrongPlaceError, UnprovenPlaceError: nothing may be published to the brokers of this location.
+            ClusterRefusedError, MetadataTopicCompactedError: `__remote_log_metadata` refuses records of tiersnap.
+            WrongPlaceError, UnprovenPlaceError: brokers may read another location.
         """
         plans = {plan.partition: plan for plan in done.plans}
         unasked = sorted(each for each in set(uploads) if plans.get(each, PublishPlan(each)).is_idle)
@@ -121,7 +121,7 @@ class TellBrokers:
         return replace(done, plans=tuple(plans.values()), proof=proof)
 
     def _refusal_of(self, topic: str, partitions: Collection[TopicIdPartition]) -> TiersnapError | None:
-        """Return why no segment of a topic may be published; None if the configs allow it."""
+        """Return the error that forbids publishing a topic's segments; None if its configs allow it."""
         cluster = self.place.cluster
         paused = PausedTopics(cluster, SavedConfigsStore(self.location.store), self.place.talk)
         try:
@@ -146,7 +146,7 @@ class TellBrokers:
         if not finished and not paused:
             return Published(())
         logs = logs_of_replicas(self.location, self.log_dirs, self.selection, self.expiry, leading)
-        asked_dirs: tuple[str, ...] = ()  # for leader epochs, if brokers cannot be asked
+        asked_dirs: tuple[str, ...] = ()  # read for leader epochs if the client cannot ask brokers
         if not can_speak(cluster.properties):
             asked_dirs = tuple(self.log_dirs)
         job = Publish(
@@ -164,7 +164,7 @@ class TellBrokers:
         return job.run(finished, apply=self.place.apply, topics=paused)
 
     def _check_leader(self, logs: LocalLogs, partition: TopicIdPartition, end_offset: int) -> None:
-        """Raise as LeaderLog.check_has unless a partition's log is the leader's."""
+        """Raise the errors of LeaderLog.check_has if a partition's log is not the leader's log."""
         local = logs.of(partition)
         if local is None or local.is_running:
             return
@@ -176,9 +176,9 @@ class TellBrokers:
 
 
 def paused_topics(cluster: Cluster, topics: Iterable[str]) -> list[str]:
-    """Return the topics whose configs say that tiersnap paused copying, by name; one request per topic.
+    """Return the names of topics whose configs have tiersnap's mark of a pause, ascending; one request per topic.
 
-    Topics that this user may not describe, and so may not pause, are left out.
+    Topics that this user may not describe are omitted: the user may not pause them either.
     """
     configs = configs_of(cluster, sorted(cluster.topics(topics)))
     return [name for name, settings in configs.items() if is_marked(settings)]

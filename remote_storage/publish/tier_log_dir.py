@@ -1,4 +1,4 @@
-"""Judge and tier a log directory by one call, for scripts and notebooks: `tiersnap.tier`."""
+"""The function `tiersnap.tier`, for scripts and notebooks."""
 
 from __future__ import annotations
 
@@ -35,37 +35,37 @@ def tier(
     check_crc: bool = True,
     apply: bool = False,
 ) -> Iterator[HostPartition]:
-    """Judge the partitions of a log directory one by one, and upload the READY segments, as `tiersnap tier` does.
+    """Yield each partition of a log directory with its verdicts. With `apply`, upload READY segments first.
 
-    It asks no cluster and publishes nothing: an uploaded segment is UPLOADED, and `tiersnap publish` makes it TIERED.
-    A failure that concerns one partition is in its `errors`, and the next partition follows.
+    The function asks no cluster and publishes nothing. Uploaded segments are UPLOADED until `tiersnap publish` makes
+    them TIERED. An error of one partition is in `HostPartition.errors`, and the next partition follows.
 
     Args:
         log_dir: an entry of `log.dirs`: a path, or a file:, s3: or hdfs: URI.
         remote: `s3://bucket/prefix`, or a directory.
-        topic: a regular expression for whole topic names; None for all topics.
-        topic_ids: id (22 characters) by topic, for topics that have none on disk.
-        options: `scan` does not count here.
-        now: ms since the epoch, the time to judge at; None for the clock.
+        topic: a regular expression that must match a whole topic name; None for all topics.
+        topic_ids: topic ids (22 characters) by topic name, for topics without partition.metadata.
+        options: options of the replay; `scan` is ignored, and the scan is exact.
+        now: ms since the epoch at which producers and segments are judged; None for the clock.
         layout: `aiven` or `local-tiered-storage`.
-        stores: endpoint and region of S3; without it the environment tells them.
+        stores: endpoint and region of S3; None takes them from the environment.
         check_crc: verify the CRC-32C of each batch.
-        apply: write snapshots and segments to remote storage; without it the verdicts are those of a plan.
+        apply: write snapshots and segments to remote storage; False only plans.
 
     Raises:
         SourceNotFoundError, NotALogDirError: see `tiersnap.scan`.
-        UsageError: no topic matches, the layout or store is unknown, or a snapshot would omit living producers.
+        UsageError: no topic matches, the layout or store is unknown, or a snapshot would omit active producers.
         MissingExtraError: S3 without the extra `s3`.
         WrongPlaceError: the running broker of the log directory reads another location.
-        ConditionsIgnoredError: the store keeps no conditional writes.
+        ConditionsIgnoredError: the store ignores the conditions of conditional writes.
         RemoteStorageError, TransientError: remote storage refuses, or does not answer.
-        UnknownStateError: at the end of the iteration, remote storage lacks the beginning of a log.
+        UnknownStateError: remote storage lacks the beginning of a log; raised at the end of the iteration.
     """
     now, pattern = clock(now), compiled(topic)
     options.expiry(now).checked(options.producer_expiration)
     location = open_location(open_store(remote, stores, writes=apply), layout)
     beside_brokers([log_dir], location).refuse_contradiction()
-    check_lists(location.store)  # a location that does not answer is told before the work
+    check_lists(location.store)  # report a location that does not answer before the work
     opened = open_log_dirs([log_dir])
     host = HostTier(
         location,
@@ -81,7 +81,7 @@ def tier(
 
 
 def _tiered(host: HostTier, found: Iterator[tuple[NamedLogDir, Partition]]) -> Iterator[HostPartition]:
-    """Yield the partitions, and raise the doubt about the location that they leave."""
+    """Yield the partitions. At the end raise the first error about the location, if there is one."""
     yield from host.partitions(found)
     for doubt in host.place_errors():
         raise doubt

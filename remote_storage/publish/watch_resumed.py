@@ -1,8 +1,7 @@
-"""Watch the copy tasks of topics that were paused and resumed, and pause those topics again whose tasks did not look.
+"""Watch copy tasks after a pause. If a task did not read the new records, pause its topic again.
 
-`publish`, `tier`, `run` and `unblock` do this by this module alone. A copy task keeps in memory how far remote storage
-reaches. If it was inside an attempt while its topic was paused, it continues behind the segments that were
-published meanwhile.
+`publish`, `tier`, `run` and `unblock` use this module. A copy task keeps the highest remote offset in memory. If it was
+copying a segment during the whole pause, it does not read the records that were published meanwhile.
 """
 
 from __future__ import annotations
@@ -17,15 +16,15 @@ _ROUNDS = 3
 def watch_resumed(
     topics: Iterable[str], watch: Callable[[list[str]], Iterable[str]], pause: Callable[[str], object]
 ) -> list[str]:
-    """Watch in at most three rounds, pausing again before the second and the third.
+    """Watch in at most three rounds. Pause the failing topics again before the second and the third round.
 
     Args:
-        topics: topics that were paused and resumed once.
+        topics: names of topics that were paused and resumed once.
         watch: watches the copy tasks of topics; returns the topics whose tasks fail at published segments.
         pause: pauses copying of a topic and resumes it.
 
     Returns:
-        The topics whose copy tasks still fail.
+        The names of topics whose copy tasks still fail, ascending.
     """
     pending = sorted(topics)
     for number in range(_ROUNDS):
@@ -38,8 +37,8 @@ def watch_resumed(
 
 
 def still_stuck(topics: Iterable[str]) -> StillStuckError:
-    """Return the error of copy tasks that did not read the published records after any pause."""
+    """Return the error for copy tasks that did not read the published records in spite of the pauses."""
     return StillStuckError(
-        f"{', '.join(topics)}: the copier goes on failing at what is published",
-        hint="restart the leader: its copier then goes on behind what was published",
+        f"{', '.join(topics)}: the copy task still fails at published segments",
+        hint="restart the leader: its copy task then continues after the published segments",
     )

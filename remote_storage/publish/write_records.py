@@ -1,4 +1,4 @@
-"""Write the records of a plan, read them back, and check that brokers find all planned segments."""
+"""Write the records of publication plans, and check by a read-back that brokers find all planned segments."""
 
 from __future__ import annotations
 
@@ -12,27 +12,29 @@ from tiersnap.remote_storage.metadata.metadata_records import METADATA_TOPIC, Me
 from tiersnap.remote_storage.metadata.remote_index import RemoteIndex, less_found
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, SegmentState, TopicIdPartition
 from tiersnap.remote_storage.publish.readable_offsets import KEEP_LOCAL
-from tiersnap.remote_storage.publish.segments_to_publish import PublishPlan
+from tiersnap.remote_storage.publish.segments_to_publish import PublishPlan, ids_of_metadata
 from tiersnap.snapshot.units import count_of
 
-_PATIENCE_SECONDS = 10.0  # a partition of the topic whose leader has just moved shows its last records a moment later
+_PATIENCE_SECONDS = 10.0  # after a leader change, the last records of a partition become readable a moment later
 _POLL_SECONDS = 0.5
 
 
 def publish_plans(
     metadata_topic: MetadataTopic, reader: MetadataReader, plans: Iterable[PublishPlan], broker_id: int | None
 ) -> int:
-    """Publish the plans that are not refused, and read the records back; returns their number.
+    """Write the records of plans that are not refused, and read them back. Return the number of records.
 
     Args:
-        reader: has read the partitions to their ends when the plans were made.
+        reader: the reader with which the plans were made; it has read all partitions to their ends.
 
     Raises:
-        DeliveryFailedError: a record was not acknowledged, or is not there although it was.
-        LostCopyError: less is found than before, or than was planned.
+        DeliveryFailedError: a record was not acknowledged, or an acknowledged record cannot be read.
+        LostCopyError: brokers find fewer offsets than planned.
     """
     now = int(time.time() * 1000)
-    records = [(plan.partition, record) for plan in plans for record in plan.records(broker_id=broker_id, now=now)]
+    records: list[tuple[TopicIdPartition, MetadataRecord]] = []
+    for plan in plans:
+        records += [(plan.partition, record) for record in plan.records(broker_id=broker_id, now=now)]
     if not records:
         return 0
     expected = expected_after(reader.cache, records)
@@ -44,7 +46,7 @@ def publish_plans(
 def expected_after(
     cache: MetadataCache, records: Iterable[tuple[TopicIdPartition, MetadataRecord]]
 ) -> dict[TopicIdPartition, RemoteIndex]:
-    """Return the expected index of each partition after brokers have read these records."""
+    """Return the index that brokers should have after these records, by partition."""
     expected: dict[TopicIdPartition, RemoteIndex] = {}
     for partition, record in records:
         if partition not in expected:
@@ -54,19 +56,20 @@ def expected_after(
 
 
 def check_read_back(reader: MetadataReader, expected: Mapping[TopicIdPartition, RemoteIndex]) -> None:
-    """Read the topic to its end and check that no expected segment is missing.
+    """Read `__remote_log_metadata` to its end, and check that all expected segments are found.
 
     Raises:
-        DeliveryFailedError: a record is not there although it was acknowledged.
-        LostCopyError: brokers find less than was planned, and have not begun to delete it.
+        DeliveryFailedError: an acknowledged record cannot be read.
+        LostCopyError: brokers find fewer offsets than expected, and did not delete these segments.
     """
     deadline = time.monotonic() + _PATIENCE_SECONDS
     while missing := _missing(reader.read_to_end(), expected):
         if time.monotonic() > deadline:
             raise DeliveryFailedError(
-                f"{METADATA_TOPIC}: {count_of(len(missing), 'segment')} of {missing[0].id.topic_id_partition} not "
-                f"there although all records were acknowledged, first {missing[0].id.segment_id}",
-                hint="run the same command again: it publishes what is not there yet",
+                f"{METADATA_TOPIC}: records of {count_of(len(missing), 'segment')} of "
+                f"{missing[0].id.topic_id_partition} are missing although all were acknowledged, first "
+                f"{missing[0].id.segment_id}",
+                hint="run the same command again: it publishes the missing segments",
             )
         time.sleep(_POLL_SECONDS)
     for partition, index in expected.items():
@@ -74,7 +77,7 @@ def check_read_back(reader: MetadataReader, expected: Mapping[TopicIdPartition, 
 
 
 def _missing(cache: MetadataCache, expected: Mapping[TopicIdPartition, RemoteIndex]) -> list[RemoteLogSegmentMetadata]:
-    """Return the segments that our records finish and the topic does not, of the first partition with such segments."""
+    """Return the unfinished segments of the first partition whose records cannot be read."""
     for partition, index in expected.items():
         there = cache.segments(partition)
         found = [each for each in index.finished() if _is_unfinished(there.get(each.id.segment_id))]
@@ -88,7 +91,7 @@ def _is_unfinished(found: RemoteLogSegmentMetadata | None) -> bool:
 
 
 def _refuse_less(cache: MetadataCache, partition: TopicIdPartition, expected: RemoteIndex) -> None:
-    finished = {each.id.segment_id for each in cache.in_state(partition, SegmentState.COPY_SEGMENT_FINISHED)}
+    finished = ids_of_metadata(cache.in_state(partition, SegmentState.COPY_SEGMENT_FINISHED))
 
     def rank(copy: RemoteLogSegmentMetadata | None) -> int:
         return copy is not None and copy.id.segment_id in finished
@@ -97,6 +100,6 @@ def _refuse_less(cache: MetadataCache, partition: TopicIdPartition, expected: Re
         for first, last in less_found(before, cache.index(partition).epochs[epoch], rank):
             raise LostCopyError(
                 f"{partition}: offsets {first} to {last} of leader epoch {epoch}: brokers do not find them: "
-                f"{METADATA_TOPIC} holds records of another writer beside ours; nothing more is published",
+                f"{METADATA_TOPIC} has records of another writer too; nothing more is published",
                 hint=KEEP_LOCAL,
             )

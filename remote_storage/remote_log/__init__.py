@@ -1,1 +1,1 @@
-"""The remote inventory of a partition: facts, found by listing and by reading manifests."""
+"""List and read the remote segments, claims and snapshots of a partition."""

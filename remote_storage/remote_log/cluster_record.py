@@ -1,9 +1,10 @@
-"""`cluster.json` of a partition: the cluster that its remote segments come from.
+"""`cluster.json` of a partition: the id of the cluster that wrote its remote segments.
 
     {"version":1,"clusterId":"<22 characters base64url>"}
 
-A restore must know the cluster, because a producer id is unique in one cluster only. Neither the keys nor the manifests
-of the plugins contain it. A run writes the object before the partition's first segment; a broker writes none.
+A restore needs the cluster id, because producer ids are unique only within a cluster. Neither object keys nor
+rsm-manifests contain the cluster id. tiersnap writes the object before the partition's first segment. Brokers write
+none.
 """
 
 from __future__ import annotations
@@ -32,11 +33,11 @@ class ClusterRecord(StoredObject, frozen=True, kw_only=True):
 
 
 def put_cluster_id(store: ObjectStore, partition: TopicIdPartition, cluster_id: str) -> None:
-    """Record that the partition's segments come from `cluster_id`, unless that is recorded already.
+    """Write `cluster.json` if it does not exist.
 
     Raises:
-        ObjectExistsError: another cluster is recorded, so two logs would be mixed under one topic id.
-        CorruptDataError, NewerFormatError: the record cannot be read.
+        ObjectExistsError: `cluster.json` names another cluster, so two logs would share one topic id.
+        CorruptDataError, NewerFormatError: `cluster.json` cannot be read.
     """
     key = keys.cluster(partition)
     try:
@@ -50,16 +51,16 @@ def put_cluster_id(store: ObjectStore, partition: TopicIdPartition, cluster_id: 
 def check_cluster_id(
     store: ObjectStore, partition: TopicIdPartition, cluster_id: str, *, because: Exception | None = None
 ) -> None:
-    """See that no other cluster than `cluster_id` is recorded; raises as `put_cluster_id`.
+    """Raise ObjectExistsError if `cluster.json` names another cluster; other errors as in `put_cluster_id`.
 
     Args:
-        because: the refusal of a new record; then one must be there.
+        because: the error of a refused write; if given, a missing `cluster.json` is an error too.
     """
     key = keys.cluster(partition)
     if _recorded(store, partition) not in ((cluster_id,) if because else (cluster_id, None)):
         raise ObjectExistsError(
-            f"{store.uri}{key}: the segments of {partition} there come from another cluster than {cluster_id}",
-            hint="tier each cluster to a place of its own: two logs with one topic id cannot be told apart later",
+            f"{store.uri}{key}: the segments of {partition} come from another cluster, not from {cluster_id}",
+            hint="give each cluster its own --remote: two logs with one topic id cannot be distinguished later",
             key=key,
         ) from because
 
@@ -70,12 +71,12 @@ def _recorded(store: ObjectStore, partition: TopicIdPartition) -> str | None:
     except NewerFormatError:
         raise
     except CorruptDataError as error:
-        error.hint = "move it away, then run the same command again, which writes it anew"
+        error.hint = "move it away, then run the same command again: it writes a new one"
         raise
 
 
 def read_cluster_id(store: ObjectStore, partition: TopicIdPartition) -> str | None:
-    """Return the id of the partition's cluster, None without a record; raises as `ClusterRecord.decode`."""
+    """Return the cluster id of the partition, None without `cluster.json`; raises as `ClusterRecord.decode`."""
     try:
         return read_decoded(store, keys.cluster(partition), ClusterRecord.decode, limit=ClusterRecord.limit).cluster_id
     except ObjectNotFoundError:

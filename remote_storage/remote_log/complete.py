@@ -1,4 +1,4 @@
-"""Find a partition's complete remote segments in either layout. The layouts share the claims, which are not read."""
+"""Find the complete remote segments of a partition in either layout. No claim is read."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from tiersnap.remote_storage.remote_log.segment_objects import list_segments
 def complete_segments(
     location: RemoteLocation, partition: TopicIdPartition, segment_ids: Collection[str]
 ) -> frozenset[str]:
-    """Return the ids among `segment_ids` of complete segments: one listing, and the requests of `read_segment`."""
-    return frozenset(
-        each.segment_id
-        for each in list_segments(location, partition)
-        if each.segment_id in segment_ids and isinstance(read_segment(location.store, each), RemoteSegment)
-    )
+    """Return those of `segment_ids` that are complete: one listing, and the requests of `read_segment` for each id."""
+    complete = set()
+    for each in list_segments(location, partition):
+        if each.segment_id in segment_ids and isinstance(read_segment(location.store, each), RemoteSegment):
+            complete.add(each.segment_id)
+    return frozenset(complete)
 
 
 def complete_in_other_layout(
     location: RemoteLocation, partition: TopicIdPartition, segment_ids: Collection[str]
 ) -> frozenset[str]:
-    """Return the ids among `segment_ids` of segments that are complete in the other layout; no request without ids."""
+    """Return those of `segment_ids` that are complete in the other layout. Without ids, make no request."""
     if not segment_ids:
         return frozenset()
     return complete_segments(location.in_other_layout, partition, segment_ids)
@@ -36,6 +36,6 @@ def check_layout(location: RemoteLocation, partition: TopicIdPartition, finished
     if complete_in_other_layout(location, partition, {finished}):
         name, other = location.layout.name, location.in_other_layout.layout.name
         raise OtherLayoutError(
-            f"its copy is here in the layout {other}, and this one is {name}: one place has one layout",
-            hint=f"--layout {other}; or for {name} another --remote, where nothing is tiered yet",
+            f"the segment is complete here in the layout {other}, and --layout is {name}: one location has one layout",
+            hint=f"--layout {other}; to use {name}, give an empty --remote",
         )

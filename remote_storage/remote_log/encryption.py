@@ -1,8 +1,8 @@
-"""Find out by manifests whether the Aiven plugin encrypts remote segments.
+"""Find out from rsm-manifests whether the Aiven plugin encrypts remote segments.
 
-tiersnap has no key of the plugin, so its uploads are plain text. Among encrypted segments, an upload is refused before
-the first byte. The partition's own manifests decide, which an inventory has already read. If the partition has none, a
-few of the topic's manifests are read, and then a few of the store's first ones.
+tiersnap has no encryption keys, so it uploads plain text. If the brokers encrypt, tiersnap refuses the upload. The
+partition's own manifests decide. If it has none, a few manifests of the topic are read. If the topic has none either, a
+few manifests of the store are read.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from tiersnap.snapshot.errors import CorruptDataError
 from tiersnap.snapshot.replay.remote_listing import Encryption
 
 _LISTED = 1000  # objects: one page of a listing
-_READ = 4  # manifests, the newest of those
+_READ = 4  # the newest manifests among the listed objects
 _NO_SEGMENTS = (CLAIMS, SNAPSHOTS, LOCAL_TIERED_STORAGE)
 
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """The encryption seen; `manifest` is the key of one that shows it, else ""."""
+    """The encryption; `manifest` is the key of an encrypted segment's manifest, otherwise empty."""
 
     encryption: Encryption
     manifest: str = ""
@@ -39,17 +39,17 @@ PLAIN, UNKNOWN = Shown(Encryption.PLAIN), Shown(Encryption.UNKNOWN)
 
 @dataclass(frozen=True, slots=True)
 class EncryptionLook:
-    """Looks at the manifests of a partition, else of its topic, else of the store; at those once each."""
+    """Reads the manifests of a partition, then of its topic, then of the store. Topics and the store are read once."""
 
     store: ObjectStore
     _known: dict[str, Shown] = field(default_factory=dict)
 
     def of_found(self, found: RemoteInventory) -> Shown:
-        """Return the encryption of a partition with this inventory."""
+        """Return the encryption of a listed partition."""
         return self._of(found.partition.topic, shown_by_partition(found))
 
     def of_partition(self, partition: TopicIdPartition) -> Shown:
-        """Return the encryption of a partition; one listing, and a few of its newest manifests."""
+        """Return the encryption of a partition from a listing and at most four of its newest manifests."""
         listed = self.store.list(keys.partition_segments(partition, local=False))
         return self._of(partition.topic, _shown_by(self.store, listed))
 
@@ -63,28 +63,33 @@ class EncryptionLook:
         return shown
 
     def _shown_by_others(self, topic: str) -> Shown:
-        """Return the encryption by the manifests of a topic, or of the store if the name is empty."""
         if topic:
             return shown_by_topic(self.store, topic)
         return shown_by_store(self.store)
 
 
 def shown_by_partition(found: RemoteInventory) -> Shown:
-    """Return the encryption by the manifests of an inventory; no request."""
-    encrypted = next((copy for copy in reversed(found.segments) if copy.is_encrypted), None)
-    if encrypted is not None:
-        return Shown(Encryption.ENCRYPTED, encrypted.keys[0])
-    return PLAIN if found.segments else UNKNOWN
+    """Return the encryption by the manifests of an inventory. No request is made."""
+    if not found.segments:
+        return UNKNOWN
+    for segment in reversed(found.segments):
+        if segment.is_encrypted:
+            return Shown(Encryption.ENCRYPTED, segment.keys[0])
+    return PLAIN
 
 
 def shown_by_topic(store: ObjectStore, topic: str) -> Shown:
-    """Return the encryption by a few manifests of a topic; a page of a listing, and at most four requests."""
-    parsed = ((info, keys.recognise(info.key)) for info in islice(store.list(keys.topic(topic)), _LISTED))
-    return _shown_by(store, (info for info, key in parsed if key is not None and key.partition.topic == topic))
+    """Return the encryption by at most four manifests of a topic, from one page of its listing."""
+    listed = []
+    for info in islice(store.list(keys.topic(topic)), _LISTED):
+        key = keys.recognise(info.key)
+        if key is not None and key.partition.topic == topic:
+            listed.append(info)
+    return _shown_by(store, listed)
 
 
 def shown_by_store(store: ObjectStore) -> Shown:
-    """Return the encryption by the first manifests in a store; some pages of listings, and at most four requests."""
+    """Return the encryption by at most four manifests among the first 1,000 objects of a store."""
     return _shown_by(store, islice(_beside_ours(store), _LISTED))
 
 
@@ -96,7 +101,7 @@ def _beside_ours(store: ObjectStore) -> Iterator[ObjectInfo]:
         for info in listed:
             folder = next((each for each in skipped if info.key.startswith(each)), None)
             if folder is not None:
-                after = f"{folder}~"  # behind every character of a key
+                after = f"{folder}~"  # "~" sorts after every character of a key
                 break
             yield info
 

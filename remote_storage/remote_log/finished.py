@@ -1,8 +1,7 @@
-"""The finished remote segments of a store, as KIP-405 metadata.
+"""Return the finished remote segments of a store as KIP-405 metadata.
 
-A complete segment counts unless a claim names it and is not finished: another attempt may take over, and the next run
-then deletes this one. A segment does not count either if its claim was finished again with the same offsets, because it
-lost objects or was damaged.
+A complete segment is finished, with two exceptions. If its claim is not finished, another attempt may take over and
+delete the segment. If a later attempt finished its claim with the same offsets, that attempt replaced the segment.
 """
 
 from __future__ import annotations
@@ -22,6 +21,7 @@ from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMe
 from tiersnap.remote_storage.remote_log.complete import complete_in_other_layout
 from tiersnap.remote_storage.remote_log.remote_inventory import RemoteInventory, list_remote_partition
 from tiersnap.remote_storage.remote_log.remote_segment import RemoteSegment
+from tiersnap.remote_storage.remote_log.segment_objects import ids_of
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.stores.requests import in_parallel
 from tiersnap.snapshot.errors import CorruptDataError
@@ -32,7 +32,7 @@ _LARGEST_INDEX = 64 << 20  # bytes
 
 
 def finished_segments(location: RemoteLocation, is_wanted: Callable[[str], bool]) -> list[RemoteLogSegmentMetadata]:
-    """Return every finished segment of the topics that `is_wanted` takes, by partition, then start offset."""
+    """Return the finished segments of the topics that `is_wanted` accepts, by partition, then start offset."""
     finished: list[RemoteLogSegmentMetadata] = []
     partitions = {each for each in _partitions_with_logs(location) if is_wanted(each.topic)}
     for partition in sorted(partitions):
@@ -41,7 +41,7 @@ def finished_segments(location: RemoteLocation, is_wanted: Callable[[str], bool]
 
 
 def _partitions_with_logs(location: RemoteLocation) -> Iterator[TopicIdPartition]:
-    """Yield the partition of each log in a location."""
+    """Yield the partition of each log object in a location, with repetitions."""
     kind = KeyKind.LOCAL_LOG if location.is_local else KeyKind.LOG
     for found in location.store.list():
         key = keys.recognise(found.key)
@@ -50,18 +50,18 @@ def _partitions_with_logs(location: RemoteLocation) -> Iterator[TopicIdPartition
 
 
 def finished_of(location: RemoteLocation, partition: TopicIdPartition) -> list[RemoteLogSegmentMetadata]:
-    """Return every finished segment of a partition, ascending, as COPY_SEGMENT_FINISHED.
+    """Return the finished segments of a partition, ascending, in the state COPY_SEGMENT_FINISHED.
 
-    The broker id is -1, and the event timestamp is the time of the last object; `publish` replaces both. The largest
-    timestamp is never -1, because a broker would delete such a segment at its next retention check. If neither manifest
-    nor time index has one, the time of the last object counts, as the file's time does for a broker
-    (org.apache.kafka.storage.internals.log.LogSegment.largestTimestamp).
+    The broker id is -1. The event timestamp is the newest write time of the objects. `publish` replaces these values.
+    For the largest timestamp see `largest_timestamp`.
     """
     inventory = list_remote_partition(location, partition)
-    gone = {left.segment_id for left in inventory.superseded}
+    gone = ids_of(inventory.superseded)
     for copy in inventory.uncounted:
         _log.warning(
-            "copy left out: %s at %d because=another attempt has its claim: tier it again", partition, copy.start_offset
+            "segment skipped: %s at %d: another attempt has its claim; tier the segment again",
+            partition,
+            copy.start_offset,
         )
 
     def finished(copy: RemoteSegment) -> RemoteLogSegmentMetadata | None:
@@ -70,7 +70,7 @@ def finished_of(location: RemoteLocation, partition: TopicIdPartition) -> list[R
         moment = largest_timestamp(location.store, copy)
         return replace(copy.metadata, broker_id=-1, max_timestamp=moment, event_timestamp=copy.written_at)
 
-    return [found for found in in_parallel(finished, inventory.segments) if found is not None]
+    return list(filter(None, in_parallel(finished, inventory.segments)))
 
 
 def _is_settled(location: RemoteLocation, inventory: RemoteInventory, copy: RemoteSegment) -> bool:
@@ -80,17 +80,17 @@ def _is_settled(location: RemoteLocation, inventory: RemoteInventory, copy: Remo
     try:
         claim = copy.claim or read_claim(location.store, segment)
     except CorruptDataError as error:
-        _log.warning("copy left out: segment=%s because=%s", segment, error.message)
+        _log.warning("segment skipped: %s: %s", segment, error.message)
         return False
     named = claim is not None and claim.names(copy.segment_id)
     if claim is None or claim.finished == copy.segment_id:
         return True
     if not named:
         return not (copy.segment_id in claim.kept and _is_replaced(inventory, claim, copy))
-    # Of a copy in the other layout readers of this one know nothing.
+    # Readers of this layout cannot read a segment in the other layout, so this one still counts.
     if claim.finished and complete_in_other_layout(location, inventory.partition, {claim.finished}):
         return True
-    _log.warning("copy left out: segment=%s because=its claim is not finished: tier it again", segment)
+    _log.warning("segment skipped: %s: its claim is not finished; tier the segment again", segment)
     return False
 
 
@@ -99,12 +99,19 @@ def _is_replaced(inventory: RemoteInventory, claim: Claim, copy: RemoteSegment) 
 
 
 def largest_timestamp(store: ObjectStore, segment: RemoteSegment) -> int:
-    """The largest timestamp in ms, never -1: as the manifest tells, of the time index, or when it was written."""
-    told = segment.metadata.max_timestamp
+    """Return the largest timestamp (ms): from the manifest, the time index or the write time of the objects.
+
+    It is never -1, because a broker deletes a segment with -1 at its next retention check. A broker likewise uses the
+    file's modification time (org.apache.kafka.storage.internals.log.LogSegment.largestTimestamp).
+    """
+    largest = segment.metadata.max_timestamp
     index = segment.objects.objects.get(KeyKind.LOCAL_TIME_INDEX)
-    if told < 0 and index is not None:
+    if largest < 0 and index is not None:
         with suppress(CorruptDataError, ObjectNotFoundError):
             data = store.get(index.key, limit=_LARGEST_INDEX)
             entries = decode_time_index(data, base_offset=segment.start_offset, name=store.uri + index.key)
-            told = int(entries["timestamp"][-1]) if entries.size else -1
-    return told if told >= 0 else segment.written_at
+            if entries.size:
+                largest = int(entries["timestamp"][-1])
+    if largest < 0:
+        return segment.written_at
+    return largest

@@ -1,4 +1,4 @@
-"""The remote inventory of one host's partitions, for commands that only read: `scan` and `doctor`."""
+"""The remote listings of one host's partitions, for the commands `scan` and `doctor`, which write nothing."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True)
 class ObserveOnce(Observe):
-    """Keeps the listing of the last partition, which callers request again at once."""
+    """Lists remote storage, and keeps the listing of the last partition for the next call."""
 
     _last: dict[str, RemoteListing] = field(default_factory=dict)
 
@@ -40,11 +40,11 @@ class ObserveOnce(Observe):
 
 @dataclass
 class HostInventory:
-    """The inventory by partition; once a server does not answer, it is not asked again."""
+    """The remote listings by partition. After a server did not answer, no further request is made."""
 
     look: ObserveOnce  # lists remote storage
     expiry: BrokerExpiry
-    # failed listings, one error a partition; lost offsets; doubts about the location
+    # failed requests, then lost offsets, then doubts about the location
     errors: list[TiersnapError] = field(default_factory=list)
     _failures: list[TiersnapError] = field(default_factory=list)
     _lost: dict[str, TiersnapError | None] = field(default_factory=dict)  # by partition
@@ -52,10 +52,9 @@ class HostInventory:
     _is_away: bool = False
 
     def beginning(self, partition: Partition) -> Beginning:
-        """Return the state of the log before its first file, by remote storage if the log may begin there.
+        """Return how the log begins below its first local file.
 
-        The state is not read if all local segments are tiered, because that would take whole remote segments and no
-        upload needs it.
+        If all local segments are tiered, no upload needs the producer state, and no remote segment is read.
         """
         if not may_begin_below(partition) or not _may_be_tiered(partition):
             return NOT_LOOKED
@@ -73,14 +72,14 @@ class HostInventory:
         return self.look(partition).coverage(partition.leader_epochs).covers(first, last)
 
     def forgotten(self, filesystem: FileSystem, partition: Partition) -> Forgotten | None:
-        """Return the producers that a replica lost; None without any, or with an error in `errors`."""
+        """Return the producers that a replica lost, or None. A failure returns None and extends `errors`."""
         return self._asked(partition, lambda: find_forgotten(self.look, filesystem, partition, self.expiry), None)
 
     def coverage(self, partition: Partition, log_end_offset: int = ENDLESS) -> RemoteCoverage:
-        """Return the coverage of the partition; an empty one if it is unknown, with an error in `errors`.
+        """Return the remote coverage of the partition. After a failure, return an empty one and extend `errors`.
 
         Args:
-            log_end_offset: exclusive; ENDLESS if the log was not read.
+            log_end_offset: exclusive; ENDLESS if the local log was not read.
         """
         if not _may_be_tiered(partition):
             return NOTHING_REMOTE

@@ -1,11 +1,10 @@
-"""The manifests of a partition in one object, so that a later run reads one object instead of thousands.
+"""Store the rsm-manifests of a partition in one object. A later run reads one object instead of thousands.
 
     claims/<topic>-<topic id>/<partition>/manifests.json
     {"version":1,"manifests":[{"segmentId":"…","size":612,"etag":"…","content":{…}}, …]}
 
-`content` is the manifest itself. It counts only if the listing shows an object with this size and ETag, so a segment
-that was deleted does not count, and a manifest that was rewritten is read again. If this object is damaged or missing,
-the manifests are read one by one.
+`content` is the rsm-manifest itself. An entry counts only if the listing shows a manifest object with this size and
+ETag. If `manifests.json` is damaged or missing, each manifest is read by itself.
 """
 
 from __future__ import annotations
@@ -23,6 +22,7 @@ from tiersnap.remote_storage.layouts import keys, rsm_manifest
 from tiersnap.remote_storage.layouts.rsm_manifest import RsmManifest
 from tiersnap.remote_storage.layouts.stored_json import Count, SegmentId, Stored, StoredObject, Text
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
+from tiersnap.remote_storage.remote_log.segment_objects import by_id
 from tiersnap.remote_storage.stores.object_store import ObjectInfo, ObjectStore
 from tiersnap.remote_storage.stores.small_object import MANIFEST_BYTES, read_decoded
 from tiersnap.snapshot.errors import CorruptDataError, NewerFormatError, TiersnapError
@@ -30,11 +30,11 @@ from tiersnap.snapshot.errors import CorruptDataError, NewerFormatError, Tiersna
 _log = logging.getLogger(__name__)
 
 FEW = 64
-"""Manifests that are read one by one, at the most, before it pays to read this object."""
+"""The most manifests that are read singly before `manifests.json` is read."""
 WORTH_WRITING = 8
-"""New manifests from which it pays to write this object."""
-_BYTES_OF_A_REQUEST = 64 << 10  # of this object, which cost about as much as a request
-_SHARE = 16  # it is written again when more than this part of it is new: rarely, for a partition that grows steadily
+"""The fewest new manifests for which `manifests.json` is written."""
+_BYTES_OF_A_REQUEST = 64 << 10  # bytes of `manifests.json` that take about as long as one request
+_SHARE = 16  # rewrite `manifests.json` once a sixteenth of it is new, so a growing partition rarely rewrites it
 
 
 class _StoredManifest(Stored, frozen=True, kw_only=True):
@@ -46,18 +46,18 @@ class _StoredManifest(Stored, frozen=True, kw_only=True):
 
 class _StoredManifests(StoredObject, frozen=True, kw_only=True):
     what = "manifests"
-    limit = 256 << 20  # a kilobyte a segment
+    limit = 256 << 20  # about one kilobyte per segment
 
     manifests: tuple[_StoredManifest, ...]
 
 
 @dataclass(slots=True)
 class KnownManifests:
-    """The manifests of one partition that were read before. Several threads may read.
+    """The manifests of one partition that were read before. Threads may call `read` at the same time.
 
     Attributes:
         listed: segment ids of the listing. `save` drops the manifests of other segments.
-        size: bytes of the object by the listing, 0 if it does not exist; None before a listing.
+        size: bytes of `manifests.json` in the listing, 0 if it does not exist; None before a listing.
     """
 
     store: ObjectStore
@@ -70,11 +70,11 @@ class KnownManifests:
     _damaged: dict[tuple[str, int, int, str], CorruptDataError] = field(default_factory=dict)
 
     def read(self, segment_id: str, listed: ObjectInfo) -> RsmManifest:
-        """Return a listed manifest: no request if it is known or known to be damaged, otherwise one.
+        """Return a listed manifest. A manifest that was read before costs no request.
 
         Raises:
-            ObjectNotFoundError: it was deleted.
-            CorruptDataError: it is damaged.
+            ObjectNotFoundError: the manifest was deleted.
+            CorruptDataError: the manifest is damaged.
         """
         if (kept := self._known(segment_id, listed)) is not None:
             with suppress(CorruptDataError):
@@ -91,7 +91,7 @@ class KnownManifests:
         return manifest
 
     def has(self, segment_id: str, listed: ObjectInfo) -> bool:
-        """Return whether `read` makes no request for it, unless the known content is damaged."""
+        """Return whether the manifest was read before, so that `read` makes no request."""
         return self._known(segment_id, listed) is not None
 
     def _known(self, segment_id: str, listed: ObjectInfo) -> _StoredManifest | None:
@@ -101,7 +101,7 @@ class KnownManifests:
         return kept if kept is not None and (kept.size, kept.etag) == (listed.size, listed.etag) else None
 
     def add(self, segment_id: str, etag: str, content: bytes) -> None:
-        """Add a stored manifest, unless the store gave no ETag."""
+        """Add a stored manifest. Ignore a manifest without an ETag."""
         if etag:
             self._new[segment_id] = _StoredManifest(
                 segment_id=segment_id, size=len(content), etag=etag, content=msgspec.Raw(content)
@@ -126,7 +126,7 @@ class KnownManifests:
     def _load(self) -> dict[str, _StoredManifest]:
         with self._lock:
             if self._kept is None:
-                self._kept = {each.segment_id: each for each in self._stored()}
+                self._kept = by_id(self._stored())
             return self._kept
 
     def _stored(self) -> Iterable[_StoredManifest]:
@@ -144,9 +144,9 @@ class KnownManifests:
 
 
 def reads_before(size: int | None) -> int:
-    """Return how many manifests are read one by one before the object of `size` bytes; see KnownManifests.size.
+    """Return how many manifests are read singly before `manifests.json`, which has `size` bytes (KnownManifests.size).
 
-    A small object is read first. A large object costs more than the few manifests that a short local log needs.
+    A small `manifests.json` is read at once. Reading a large one takes longer than reading a few manifests.
     """
     return FEW if size is None else min(FEW, size // _BYTES_OF_A_REQUEST)
 

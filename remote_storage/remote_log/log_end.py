@@ -1,4 +1,4 @@
-"""Find where the log of a remote segment ends, by its batch headers alone."""
+"""Find the end offset of a remote segment's log object from its batch headers."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _HEADER = struct.Struct(">qi4xb6xi")  # base offset, length, magic, last offset 
 
 
 def local_end(store: ObjectStore, objects: Mapping[KeyKind, ObjectInfo], start_offset: int) -> int:
-    """Return the end (exclusive) of LocalTieredStorage's log, by its offset index and the batches behind that.
+    """Return the exclusive end offset of a LocalTieredStorage log, from the batches after the last index entry.
 
     Raises:
-        ObjectNotFoundError: a file is gone.
-        CorruptDataError: the log is no sequence of whole batches.
+        ObjectNotFoundError: an object was deleted.
+        CorruptDataError: the log is not a sequence of complete batches.
     """
     log, index = objects[KeyKind.LOCAL_LOG], objects[KeyKind.LOCAL_OFFSET_INDEX]
     try:
@@ -34,7 +34,7 @@ def local_end(store: ObjectStore, objects: Mapping[KeyKind, ObjectInfo], start_o
 
 
 def _log_end(store: ObjectStore, log: ObjectInfo, start_offset: int, position: int) -> int:
-    """Return the end (exclusive) of a log; a request for each MiB behind `position`, in bytes, where a batch begins."""
+    """Return the exclusive end offset of a log, read from byte `position` on, where a batch begins."""
     last_offset, begins, window = start_offset - 1, position, b""
     while position < log.size:
         if position + _HEADER.size > begins + len(window):
@@ -43,9 +43,11 @@ def _log_end(store: ObjectStore, log: ObjectInfo, start_offset: int, position: i
             break
         base_offset, length, magic, delta = _HEADER.unpack_from(window, position - begins)
         if base_offset <= last_offset:
-            raise CorruptDataError(f"{log.key}: its batch at byte {position} begins at offset {base_offset}")
+            raise CorruptDataError(
+                f"{log.key}: the batch at byte {position} begins at offset {base_offset}, which does not ascend"
+            )
         last_offset = base_offset + (delta if magic >= 2 else 0)
         position += 12 + max(length, 0)
     if position != log.size or last_offset < start_offset:
-        raise CorruptDataError(f"{log.key}: its last batch ends at byte {position} of {log.size}")
+        raise CorruptDataError(f"{log.key}: the last batch ends at byte {position} of {log.size}")
     return int(last_offset) + 1

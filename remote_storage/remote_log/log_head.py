@@ -1,8 +1,8 @@
-"""Offsets of a log that remote storage held and lost: the rules of `verify` and of the look at remote storage.
+"""Find offsets of a log that remote storage lost, for `verify` and for listings of remote storage.
 
-Retention deletes from the front, so offsets between complete segments are lost. Retention leaves no trace in remote
-storage. The log start tells lost offsets before the first segment from deleted ones: brokers advance it before they
-delete a segment. A finished claim names an upload of tiersnap, also if no object of a partition is left.
+Offsets between complete segments are lost, because retention deletes from the front. Missing offsets before the first
+segment are lost if they are at or above the log start offset: brokers advance the log start before they delete a
+segment. A finished claim proves an upload of tiersnap, even if the segment's objects no longer exist.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ class ToldStart:
     """A log start offset.
 
     Attributes:
-        is_current: a cluster told it, or a checkpoint that no running broker owns. The checkpoint of a running broker
-            is up to a minute old, and retention may have passed it.
+        is_current: False for the checkpoint of a running broker. Such a checkpoint is up to a minute old, and retention
+            may have deleted further offsets since.
     """
 
     offset: int
@@ -40,22 +40,24 @@ class ToldStart:
 
 
 LogStartOf = Callable[[TopicIdPartition, Sequence[Interval]], ToldStart | None]
-"""Returns the log start of a partition, None if it is unknown, given the offsets that remote segments hold.
+"""Returns the log start of a partition, None if unknown, given the ascending offset intervals of remote segments.
 
-It is asked after the segments were listed: brokers advance the log start before they delete a segment.
+Call it only after a listing: brokers advance the log start before they delete a segment.
 """
 AskLogStart = Callable[[TopicIdPartition], int | None]
-"""Asks a cluster for the log start of a partition; None if the partition has no leader, or another topic id."""
+"""Asks a cluster for the log start of a partition; None without a leader or if the topic id differs."""
 
 
 def start_by_files(partition: Partition, covered: Sequence[Interval] = ()) -> ToldStart | None:
-    """Return the log start as the files of a log directory tell it, or the `covered` offsets; None if it is unknown."""
+    """Return the log start by the files of a log directory and the `covered` offsets; None if unknown."""
     start = log_start_of(partition, covered)
-    return None if start is None else ToldStart(start, is_current=_has_current_checkpoint(partition))
+    if start is None:
+        return None
+    return ToldStart(start, is_current=_has_current_checkpoint(partition))
 
 
 def _has_current_checkpoint(partition: Partition) -> bool:
-    """Return whether the log directory is of this host, and certainly no broker runs there. A copy lags."""
+    """Return whether the log directory is on this host and no broker runs on it. A copied directory may be old."""
     try:
         return partition.is_of_this_host and holder_of(Path(partition.path).parent) is None
     except OSError:
@@ -63,15 +65,15 @@ def _has_current_checkpoint(partition: Partition) -> bool:
 
 
 def nobody_tells(_: TopicIdPartition, __: Sequence[Interval]) -> ToldStart | None:
-    """Return None: a LogStartOf without a log and without a cluster."""
+    """Return None: the LogStartOf for a command without a log directory and without a cluster."""
     return None
 
 
 def gaps_between(covered: Sequence[Interval], local_from: int | None) -> Iterator[Interval]:
-    """Yield the offsets between covered ones, and those behind them that only remote storage can hold.
+    """Yield the gaps between covered intervals, then the gap from the last one up to the local log.
 
     Args:
-        covered: ascending, apart.
+        covered: ascending, disjoint intervals with exclusive ends.
         local_from: base offset of the first local file; None without a local log.
     """
     yield from ((stop, begin) for (_, stop), (begin, _) in pairwise(covered))
@@ -81,12 +83,12 @@ def gaps_between(covered: Sequence[Interval], local_from: int | None) -> Iterato
 
 @dataclass(frozen=True)
 class Uploads:
-    """The segments of one log that were uploaded once.
+    """Evidence of the segments of one log that were uploaded at some time.
 
     Attributes:
-        claimed: claims of segments.
-        recorded: base offsets of segments that brokers read, by complete records of the cluster.
-        deleted: ids of segments that brokers delete or have deleted, by records.
+        claimed: segments that have a claim.
+        recorded: base offsets of published segments, from complete records of the cluster.
+        deleted: ids of segments in the state DELETE_SEGMENT_STARTED or DELETE_SEGMENT_FINISHED.
     """
 
     store: ObjectStore
@@ -95,7 +97,7 @@ class Uploads:
     deleted: Collection[str] = ()
 
     def has_any(self, start: int, end: int | None) -> bool:
-        """Return whether a segment was uploaded that begins in [start, exclusive end); one request for most logs."""
+        """Return whether a segment with a base offset in [start, end) was uploaded. Most logs cost one request."""
         if end is None:
             end = ENDLESS
         within = range(start, end)
@@ -104,7 +106,7 @@ class Uploads:
         return any(map(self._was_finished, self._newest_first(within)))
 
     def _newest_first(self, offsets: range) -> list[ClaimedSegment]:
-        """Return the claims on segments that begin at these offsets."""
+        """Return the claims on segments with these base offsets, newest first."""
         wanted = (each for each in self.claimed if each.base_offset in offsets)
         return sorted(wanted, key=lambda each: (each.base_offset, each.leader_epoch), reverse=True)
 
@@ -114,7 +116,7 @@ class Uploads:
         return [*self.recorded, *(each.base_offset for each in self.claimed)]
 
     def last_from(self, offset: int) -> int:
-        """Return the last base offset of an upload at an offset or below; the offset itself without one."""
+        """Return the last base offset of an upload at or below `offset`; without such an upload, `offset`."""
         return max((each for each in self.bases if each <= offset), default=offset)
 
     def _was_finished(self, segment: ClaimedSegment) -> bool:
@@ -126,7 +128,7 @@ class Uploads:
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """Offsets from `start` to the exclusive `end` that no remote segment holds; `end` is None if it is unknown."""
+    """The offsets [start, end) before the first remote segment; `end` is None if unknown."""
 
     start: int
     end: int | None
@@ -139,10 +141,10 @@ class LogHead:
     """The beginning of one log in remote storage.
 
     Attributes:
-        first: the first offset that a remote segment holds; None if there is no segment.
+        first: the first offset in a remote segment; None without a segment.
         local_from: base offset of the first local file; None without a local log.
-        needs_upload: offsets are lost only if a segment with some of them was uploaded. Otherwise this is needed only
-            if the local log holds them or no segment is left.
+        needs_upload: True counts offsets as lost only if an upload of them is proven. False requires that proof only if
+            the local log contains the offsets or no segment exists.
     """
 
     uploads: Uploads
@@ -151,7 +153,7 @@ class LogHead:
     needs_upload: bool = False
 
     def judge(self, start: ToldStart | None) -> Head | None:
-        """Return the offsets that are lost, or that may be; None if nothing is missing."""
+        """Return the offsets that are lost or may be lost; None if none are missing."""
         if start is None:
             return self._judge_from_zero()
         if self.first is not None and self.first <= start.offset:
@@ -163,7 +165,7 @@ class LogHead:
         return Head(start.offset, self.first, RemoteVerdict.MISSING, in_no_segment(self._from(start.offset)))
 
     def _judge_from_zero(self) -> Head | None:
-        """Return the offsets before the first segment, which may be lost, if the log start is unknown."""
+        """Return the offsets from 0 to the first segment, which may be lost: the log start is unknown."""
         if self.first is not None and self.first <= 0:
             return None
         if self.first is None and not self.uploads.has_any(0, None):
@@ -171,9 +173,9 @@ class LogHead:
         return self._doubt(0, _UNKNOWN_START)
 
     def _is_proven(self, start: int) -> bool:
-        """Return whether the offsets were in remote storage."""
+        """Return whether the offsets from `start` to the first segment were in remote storage."""
         if self.needs_upload:
-            # The log start may be inside of a segment.
+            # The log start may be in the middle of a segment.
             return self.uploads.has_any(self.uploads.last_from(start), self.first)
         is_in_files = self.local_from is not None and self.local_from <= start
         return not (self.first is None or is_in_files) or self.uploads.has_any(start, self.first)
@@ -185,7 +187,7 @@ class LogHead:
         return f"from {start} on" if self.first is None else f"{start} to {self.first - 1}"
 
 
-_ASK = "The log start tells it: give LOGDIR of a broker that has the partition, or --bootstrap-server"
+_ASK = "The log start decides: give LOGDIR of a broker that has the partition, or --bootstrap-server"
 _UNKNOWN_START = f"offsets {{}} are in no remote segment: retention deleted them or they were lost. {_ASK}"
 _OLD_CHECKPOINT = (
     "offsets {} are in no remote segment: they were lost, or retention deleted them after the running broker wrote "

@@ -1,11 +1,11 @@
-"""Find offsets of a log below its first local file that remote storage held and lost.
+"""Find offsets below the first local file that remote storage lost.
 
-A claim or a record of the cluster is suspicious if no complete segment begins at its base offset. Without one there is
-no request. Otherwise the manifests around it are read, and the claims there, newest first. No offset counts as lost
-before a second listing, because another host may have finished the segment since the first one.
+If no complete segment begins at the base offset of a claim or of a published segment, that offset is suspected. Without
+a suspected offset no request is made. Otherwise the manifests of neighbouring segments are read, then their claims,
+newest first. A second listing confirms the result, because another host may have finished a segment meanwhile.
 
-A hole between complete segments is always reported. Offsets before the first complete segment are reported only if the
-log start is current (log_head). A running broker's checkpoint may be a minute old.
+Gaps between complete segments are always reported. Offsets before the first complete segment are reported only if the
+log start is current (ToldStart in log_head.py). The checkpoint of a running broker may be a minute old.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from tiersnap.remote_storage.remote_log.log_head import (
 )
 from tiersnap.remote_storage.remote_log.remote_inventory import RemoteInventory
 from tiersnap.remote_storage.remote_log.remote_segment import RemoteSegment, read_segment
-from tiersnap.remote_storage.remote_log.segment_objects import SegmentObjects, list_segments
+from tiersnap.remote_storage.remote_log.segment_objects import SegmentObjects, ids_of, list_segments
 from tiersnap.remote_storage.stores.requests import in_waves
 from tiersnap.snapshot.errors import CorruptDataError
 from tiersnap.snapshot.formats.checkpoints import LeaderEpoch, LeaderEpochs
@@ -46,7 +46,7 @@ _DELETED = (RemoteSegmentState.DELETE_SEGMENT_STARTED, RemoteSegmentState.DELETE
 
 
 def lost_error_of(location: RemoteLocation, partition: Partition, lost: Sequence[LostRange]) -> CorruptDataError | None:
-    """Return the error about the lost offsets of a partition on this host; None without any."""
+    """Return the error that names the lost offsets of a partition; None if no offsets are lost."""
     if not lost:
         return None
     log_dir = posixpath.dirname(partition.path) if partition.is_of_this_host else ""
@@ -55,11 +55,11 @@ def lost_error_of(location: RemoteLocation, partition: Partition, lost: Sequence
 
 @dataclass(frozen=True)
 class LostBelow:
-    """The search in one partition.
+    """The search for lost offsets in one partition.
 
     Attributes:
         found: the first listing of `location`.
-        records: of the partition; None if none were read.
+        records: the cluster's records of the partition; None if they were not read.
         ask: asks the cluster for the current log start; None without a cluster.
     """
 
@@ -69,10 +69,12 @@ class LostBelow:
     known: KnownManifests
     records: PartitionRecords | None = None
     ask: AskLogStart | None = None
-    _held: dict[str, list[Interval]] = field(default_factory=dict)  # offsets of the log, by segment id
+    _held: dict[str, list[Interval]] = field(
+        default_factory=dict
+    )  # the log's offsets in each segment that was read, by segment id
 
     def find(self) -> tuple[LostRange, ...]:
-        """Return the lost offsets, ascending; none if the log start is unknown.
+        """Return the lost offsets, ascending; empty if the log start is unknown.
 
         Raises:
             TransientError, RemoteStorageError: remote storage or the cluster does not answer, or refuses.
@@ -89,7 +91,7 @@ class LostBelow:
         return tuple(self._lost(again, self._asked_start(start)))
 
     def _asked_start(self, start: ToldStart) -> ToldStart:
-        """Return the log start by the cluster, or by the files if the cluster does not tell it."""
+        """Return the log start from the cluster. If the cluster does not know the log start, return `start`."""
         if self.ask is None:
             return start
         told = self.ask(name_of(self.partition))
@@ -98,16 +100,18 @@ class LostBelow:
         return ToldStart(told, is_current=True)
 
     def _listed_first(self) -> list[SegmentObjects]:
-        """Return the segments with all objects by the first listing, ascending."""
+        """Return the segments that have all objects in the first listing, ascending."""
         read = (*self.found.segments, *self.found.uncounted)
         self._held.update({each.segment_id: each.facts.held(self._lineage) for each in read})
         return sorted((*self.found.unread, *(each.objects for each in read)), key=_offset)
 
     def _listed_again(self) -> list[SegmentObjects]:
-        """Return the segments with all objects in either layout by another listing, ascending."""
+        """List both layouts again, and return the segments that have all objects, ascending."""
+        listed: list[SegmentObjects] = []
         places = self.location, self.location.in_other_layout
-        listed = chain.from_iterable(list_segments(each, self.found.partition) for each in places)
-        return sorted((each for each in listed if not each.missing), key=_offset)
+        for location in places:
+            listed += (each for each in list_segments(location, self.found.partition) if not each.missing)
+        return sorted(listed, key=_offset)
 
     @property
     def _first(self) -> int:
@@ -118,7 +122,7 @@ class LostBelow:
         return self.partition.leader_epochs or ()
 
     def _lost(self, segments: Sequence[SegmentObjects], start: ToldStart) -> Iterator[LostRange]:
-        """Yield the lost offsets, given all segments that have all objects by a listing."""
+        """Yield the lost offsets, given the listed segments that have all objects."""
         uploads = self._missing_uploads(segments, start.offset)
         suspected = self._suspected(uploads, segments, start)
         if not suspected:
@@ -139,7 +143,7 @@ class LostBelow:
     def _suspected(self, uploads: Uploads, segments: Sequence[SegmentObjects], start: ToldStart) -> list[int]:
         """Return the offsets that may be lost, ascending.
 
-        Unless the log start is current, offsets before the first segment are left out.
+        If the log start is not current, offsets before the first segment are omitted.
         """
         suspected = sorted({max(base, start.offset) for base in uploads.bases})
         if start.is_current:
@@ -149,14 +153,14 @@ class LostBelow:
         return suspected[bisect_right(suspected, segments[0].start_offset) :]
 
     def _missing_uploads(self, segments: Sequence[SegmentObjects], start: int) -> Uploads:
-        """Return the uploads below the local log at whose base offset no segment of the log begins."""
+        """Return the uploads below the local log whose base offset is not the start of any segment of the log."""
         begins = {each.start_offset for each in segments if self._held.get(each.segment_id) != []}
-        recorded = self._recorded({each.segment_id for each in segments}, start)
+        recorded = self._recorded(ids_of(segments), start)
         claimed = tuple(self._missing_claims(begins, start))
         return Uploads(self.location.store, claimed, recorded, self._deleted)
 
     def _missing_claims(self, begins: Collection[int], start: int) -> Iterator[ClaimedSegment]:
-        """Yield the log's claims on segments below the local log that do not begin at these offsets."""
+        """Yield the log's claims below the local log whose base offset is not in `begins`."""
         below = range(self._begin_at(begins, start), self._first)
         for each in self.found.claimed:
             is_missing = each.base_offset in below and each.base_offset not in begins
@@ -164,24 +168,24 @@ class LostBelow:
                 yield each
 
     def _begin_at(self, begins: Iterable[int], start: int) -> int:
-        """Return the last begin of a segment up to the log start, which may be inside of a segment."""
+        """Return the last base offset at or below the log start; the log start may be in the middle of a segment."""
         bases = chain(begins, (each.base_offset for each in self.found.claimed))
         return max((base for base in bases if base <= start), default=start)
 
     def _is_of_log(self, claimed: ClaimedSegment) -> bool:
-        """Return whether the log has offsets of the claim's leader epoch from the base offset on."""
+        """Return whether the log has the claim's leader epoch at or after the claim's base offset."""
         epochs = (LeaderEpoch(claimed.leader_epoch, claimed.base_offset),)
         return bool(agreed_intervals(epochs, ENDLESS, self._lineage))
 
     def _recorded(self, ids: Collection[str], start: int) -> tuple[int, ...]:
-        """Return the base offsets of segments that complete records name and that are not among `ids`."""
+        """Return the base offsets of published segments that are not among `ids`; none if records are incomplete."""
         if self.records is None or not self.records.is_complete:
             return ()
         absent = (each for each in self.records.published if each.segment_id not in ids)
         return tuple(self._bases_below(absent, start))
 
     def _bases_below(self, published: Iterable[ListedCopy], start: int) -> Iterator[int]:
-        """Yield the base offsets of the log's segments between its start and the local log."""
+        """Yield the base offsets of the log's segments between the log start and the local log."""
         for each in published:
             is_below = each.base_offset < self._first and each.next_base_offset > start
             if is_below and each.facts.held(self._lineage):
@@ -189,14 +193,14 @@ class LostBelow:
 
     @cached_property
     def _deleted(self) -> frozenset[str]:
-        """Ids of the segments that brokers delete or have deleted, by records."""
+        """Return the ids of segments that brokers deleted, are deleting or may have deleted, by the records."""
         if self.records is None:
             return frozenset()
         gone = (each.segment_id for each in self.records.segments if each.state in _DELETED)
         return frozenset([*gone, *self.records.doubtful])
 
     def _read_around(self, segments: Sequence[SegmentObjects], suspected: Iterable[int]) -> None:
-        """Read segments on both sides of each suspected offset (ascending), up to the first one of the log."""
+        """Read the segments around each suspected offset: above it up to the first one of the log, then below it."""
         starts = [each.start_offset for each in segments]
         highest = {bisect_right(starts, offset): offset for offset in suspected}
         for place, offset in sorted(highest.items(), reverse=True):
@@ -208,14 +212,14 @@ class LostBelow:
                 self._read_below(reversed(segments[:place]), offset)
 
     def _read_below(self, segments: Iterable[SegmentObjects], offset: int) -> None:
-        """Read segments, descending, until a whole wave ends at an offset or below, as all later ones do."""
+        """Read segments, descending, until all segments of a wave end at or below an offset."""
         for wave in in_waves(self._held_by, segments, is_known=lambda each: each.segment_id in self._held):
             held = list(chain.from_iterable(wave))
             if held and max(end for _, end in held) <= offset:
                 return
 
     def _held_by(self, segment: SegmentObjects) -> list[Interval]:
-        """Return the offsets of the log that a segment holds; the requests of `read_segment` unless it was read."""
+        """Return the log's offsets in a segment; read the segment if it was not read yet."""
         if segment.segment_id not in self._held:
             read = read_segment(self.location.store, segment, self.known)
             if not isinstance(read, RemoteSegment):
@@ -224,7 +228,7 @@ class LostBelow:
         return self._held[segment.segment_id]
 
     def _covered(self, segments: Iterable[SegmentObjects], start: int) -> list[Interval]:
-        """Return the offsets between the log start and the local log that the read segments hold."""
+        """Return the offsets of the segments that were read, cut to the range from log start to local log."""
         held = chain.from_iterable(self._held.get(each.segment_id, ()) for each in segments)
         return joined((max(begin, start), min(end, self._first)) for begin, end in held)
 

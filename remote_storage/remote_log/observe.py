@@ -1,10 +1,9 @@
-"""List remote storage for a log directory: replay.remote_listing.RemoteLook over a store.
+"""List remote storage for a log directory. `Observe` implements replay.remote_listing.RemoteLook.
 
-A remote segment of ours is lost if a claim names it and not all of its objects exist in the right sizes. The claim is
-finished, or was until an upload that replaced the segment was interrupted. The local log holds the segment at or above
-the log start, so retention did not delete it: `tier` uploads it again. With a cluster its records decide: `mend` brings
-back a segment that they name, and `tier` uploads no second one. Lost offsets below the first local file are an error
-(lost_below): no command uploads them.
+Our remote segment is lost if a claim names it, but an object is missing or has the wrong size. If the local log still
+has the offsets, retention did not delete the segment, and `tier` uploads it again. If the cluster's records name the
+segment, `mend` restores it, and `tier` uploads no second segment. Lost offsets below the first local file are an error
+(lost_below.py), because no command can upload them.
 """
 
 from __future__ import annotations
@@ -27,6 +26,7 @@ from tiersnap.remote_storage.remote_log.lost_below import LostBelow
 from tiersnap.remote_storage.remote_log.remote_inventory import RemoteInventory, leftovers_of, list_remote_partition
 from tiersnap.remote_storage.remote_log.remote_segment import RemoteSegment
 from tiersnap.remote_storage.remote_log.same_log import check_same_log
+from tiersnap.remote_storage.remote_log.segment_objects import ids_of
 from tiersnap.remote_storage.remote_log.starts import find_start, living_producers, read_start, state_at
 from tiersnap.snapshot.errors import CorruptDataError
 from tiersnap.snapshot.formats.checkpoints import LeaderEpochs
@@ -49,16 +49,16 @@ class Observe:
     """Lists the remote segments of partitions in one remote location."""
 
     location: RemoteLocation
-    refuses_plaintext: bool = False  # also finds out whether the plugin encrypts the partition's segments
-    records: Records | None = None  # of `__remote_log_metadata`; None if none were read
-    unbelieved: Collection[str] = ()  # ids of segments whose snapshots no replay starts from
+    refuses_plaintext: bool = False  # whether listings include the encryption of the segments
+    records: Records | None = None  # from `__remote_log_metadata`; None if they were not read
+    unbelieved: Collection[str] = ()  # ids of segments whose snapshots start no replay
     wrong: Collection[str] = ()  # ids of complete segments that count as missing
-    of_brokers: Collection[str] | None = None  # ids of the brokers' segments that count; None for all
-    ask_log_start: AskLogStart | None = None  # asks the cluster after a listing; None without a cluster
+    of_brokers: Collection[str] | None = None  # ids of the brokers' segments that count; None if all count
+    ask_log_start: AskLogStart | None = None  # asks the cluster for a log start; None without a cluster
     _known: dict[TopicIdPartition, KnownManifests] = field(default_factory=dict, compare=False, repr=False)
 
     def known(self, partition: TopicIdPartition) -> KnownManifests:
-        """Return the manifests of a partition that were read before; those of other partitions are forgotten."""
+        """Return the manifests of a partition that were read before. Only the last partition's manifests are kept."""
         known = self._known.get(partition)
         if known is None:
             known = KnownManifests(self.location.store, partition)
@@ -80,13 +80,13 @@ class Observe:
         if filesystem is not None:
             check_same_log(self.location, found.segments, filesystem, partition)
         records = records_of(self.records, partition.topic, partition.partition, partition.topic_id)
-        # The replica of a log directory may lag: brokers may have deleted a segment since.
+        # A log directory's replica of `__remote_log_metadata` may lag, so only complete records prove a missing object.
         whole = records if records is not None and records.is_complete else None
         copies = [*_copies(found), *self._lost(found, partition, whole), *_in_flight(found)]
         if records is not None:
             copies = list(with_records(copies, records))
         if whole is not None:
-            complete = {each.segment_id for each in (*listed.segments, *listed.uncounted)}
+            complete = ids_of((*listed.segments, *listed.uncounted))
             copies += missing_objects(whole, complete, local_start)
         lost = LostBelow(self.location, partition, listed, self.known(name), records, self.ask_log_start).find()
         listing = RemoteListing(tuple(copies), leftover_count=len(leftovers_of(found)), lost=lost)
@@ -99,7 +99,7 @@ class Observe:
         return find_lost(self.location, found, _closed(partition), partition.leader_epochs or (), ended)
 
     def _with_encryption(self, listing: RemoteListing, found: RemoteInventory) -> RemoteListing:
-        """Return the listing with the encryption of the segments, if plain text is refused and the layout has any."""
+        """Return the listing with the encryption, if plain text is refused. LocalTieredStorage never encrypts."""
         if not self.refuses_plaintext or self.location.is_local:
             return listing
         shown = self._encryption.of_found(found)
@@ -123,15 +123,16 @@ class Observe:
 
 def _closed(partition: Partition) -> list[Interval]:
     """Return the base offset and the exclusive end of each closed segment."""
-    ends = ((each.base_offset, each.next_base_offset) for each in partition.segments)
-    return [(base, end) for base, end in ends if end is not None]
+    return [
+        (each.base_offset, each.next_base_offset) for each in partition.segments if each.next_base_offset is not None
+    ]
 
 
 def _copies(found: RemoteInventory) -> Iterator[ListedCopy]:
-    """Yield the complete segments.
+    """Yield the complete segments, as COPY_SEGMENT_FINISHED or COPY_SEGMENT_STARTED.
 
-    A segment is not done if its attempt did not finish it, or if another attempt has its claim. No run copies such a
-    segment now, so `tier` finishes it or uploads it again.
+    A segment is STARTED if its claim is unfinished or names another attempt. `tier` finishes such a segment, or uploads
+    it again.
     """
     for each in found.segments:
         yield _listed(each, is_done=not each.is_unfinished)
@@ -140,7 +141,7 @@ def _copies(found: RemoteInventory) -> Iterator[ListedCopy]:
 
 
 def _in_flight(found: RemoteInventory) -> Iterator[ListedCopy]:
-    """Yield the segments that a broker copies now; their ends are unknown."""
+    """Yield the segments that a broker is copying. Their end offsets are unknown, so each is listed with one offset."""
     for left in found.in_flight():
         start = left.start_offset
         yield ListedCopy(left.segment_id, start, start + 1, written_at=left.written_at, is_brokers=True)
@@ -162,19 +163,21 @@ def _listed(segment: RemoteSegment, *, is_done: bool) -> ListedCopy:
 
 
 def with_records(copies: Iterable[ListedCopy], records: PartitionRecords) -> Iterator[ListedCopy]:
-    """Yield the copies, each with whether the records name it; incomplete records prove that alone."""
-    published = {each.segment_id for each in records.published}
-    otherwise = False if records.is_complete else None
+    """Yield the segments with `is_published` set. If records are incomplete, a segment without a record gets None."""
+    published = ids_of(records.published)
     for each in copies:
-        yield replace(each, is_published=True if each.segment_id in published else otherwise)
+        is_published: bool | None = each.segment_id in published
+        if not is_published and not records.is_complete:
+            is_published = None
+        yield replace(each, is_published=is_published)
 
 
 def missing_objects(records: PartitionRecords, complete: Container[str], local_start: int) -> Iterator[ListedCopy]:
-    """Yield the remote segments that brokers know and that lack objects.
+    """Yield the published remote segments that lack objects, as COPY_SEGMENT_STARTED.
 
     Args:
-        complete: ids of the segments with all objects, from the first local offset `local_start` on; older segments
-            were not all read.
+        complete: ids of the complete segments.
+        local_start: base offset of the first local segment; segments below it are skipped, because not all were read.
     """
     for each in records.listing.copies:
         if each.segment_id not in complete and each.next_base_offset > local_start:
@@ -182,9 +185,12 @@ def missing_objects(records: PartitionRecords, complete: Container[str], local_s
 
 
 def _end_of(found: RemoteInventory, lineage: LeaderEpochs) -> int:
-    """Return the exclusive end of the offsets of a lineage that remote segments hold."""
-    held = (interval for copy in found.segments for interval in copy.facts.held(lineage))
-    return max((end for _, end in held), default=0)
+    """Return the exclusive end of the lineage's offsets in remote segments."""
+    reached = 0
+    for copy in found.segments:
+        for _, end in copy.facts.held(lineage):
+            reached = max(reached, end)
+    return reached
 
 
 def find_lost(
@@ -194,19 +200,18 @@ def find_lost(
     lineage: LeaderEpochs,
     known_to_brokers: Container[str] | None = None,
 ) -> Iterator[ListedCopy]:
-    """Yield the lost segments, which `tier` uploads again although remote storage holds newer offsets.
+    """Yield the lost segments, with the offsets of the local segment. `tier` uploads them again.
 
-    Each has the offsets of the local segment. One request for each such segment that is claimed and not complete.
+    Each local segment with a claim but without a complete remote segment costs one request.
 
     Args:
-        segments: base offset and exclusive end of the closed local segments from the log start on.
+        segments: base offset and exclusive end offset of the closed local segments, ascending.
         lineage: (epoch, start offset) of the local log, ascending.
-        known_to_brokers: ids of the segments that the cluster's records name, which are not yielded; None without a
-            cluster.
+        known_to_brokers: ids of segments that the cluster's records name, which are skipped; None without a cluster.
     """
     if known_to_brokers is None:
         known_to_brokers = ()
-    whole = {copy.segment_id for copy in found.segments}
+    whole = ids_of(found.segments)
     whole_from = {copy.start_offset for copy in found.segments}
     reached = _end_of(found, lineage)
     for base, end in segments:
@@ -224,7 +229,7 @@ def find_lost(
 
 
 def _claimed_ids(location: RemoteLocation, found: RemoteInventory, epochs: LeaderEpochs, base: int) -> frozenset[str]:
-    """Return the id of the finished attempt by the claim of a segment, or of all its attempts; none without a claim."""
+    """Return the ids in the claim of a segment: the finished attempt, or all attempts. Empty without a claim."""
     if not epochs:
         return frozenset()
     claimed = ClaimedSegment(found.partition, base, epochs[-1][0])

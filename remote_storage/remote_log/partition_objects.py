@@ -1,4 +1,4 @@
-"""List every object of a partition: segments in both layouts, claims, snapshots and records; nothing is read."""
+"""List every object of a partition: segments in both layouts, claims, snapshots and our own records."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ from tiersnap.snapshot.errors import CorruptDataError
 
 @dataclass(frozen=True, slots=True)
 class PartitionObjects:
-    """The objects of one partition."""
+    """All objects of one partition, as listed."""
 
     partition: TopicIdPartition
-    attempts: tuple[SegmentObjects, ...] = ()  # objects of segments, of either layout, ascending
-    # objects of claims, by the segment that they claim
+    attempts: tuple[SegmentObjects, ...] = ()  # segments of either layout, ascending by start offset in each
+    # the object of each claim, by the claimed segment
     claims: Mapping[ClaimedSegment, ObjectInfo] = field(default_factory=dict)
-    snapshots: Mapping[int, ObjectInfo] = field(default_factory=dict)  # objects by exclusive end offset
-    manifests: Mapping[str, ObjectInfo] = field(default_factory=dict)  # objects of snapshot manifests, by run id
-    known_manifests: ObjectInfo | None = None  # the object with the manifests that were read
-    cluster: ObjectInfo | None = None  # the object that says whose partition this is
-    cluster_id: str | None = None  # by its content; None if no such object can be read
+    snapshots: Mapping[int, ObjectInfo] = field(default_factory=dict)  # by exclusive snapshot offset
+    manifests: Mapping[str, ObjectInfo] = field(default_factory=dict)  # snapshot manifests by run id
+    known_manifests: ObjectInfo | None = None  # `manifests.json`: see known_manifests.py
+    cluster: ObjectInfo | None = None  # `cluster.json`: see cluster_record.py
+    cluster_id: str | None = None  # the content of `cluster`; None if missing or damaged
 
     @property
     def is_local(self) -> bool:
-        """Return whether its first segment lies as LocalTieredStorage lays them."""
+        """Return whether the first segment is in the layout of LocalTieredStorage."""
         return bool(self.attempts) and self.attempts[0].is_local
 
 
@@ -48,7 +48,7 @@ class StoredRecord:
 
 
 def list_all(store: ObjectStore, is_wanted: Callable[[str], bool]) -> tuple[list[TopicIdPartition], list[StoredRecord]]:
-    """Return the partitions with any object, and the saved configs, of topics that `is_wanted` takes."""
+    """Return the partitions that have objects, and the saved configs. Skip topics that `is_wanted` rejects."""
     partitions, records = set(), []
     for info in store.list():
         key = keys.recognise(info.key)
@@ -66,7 +66,7 @@ def _order(partition: TopicIdPartition) -> tuple[str, str, int]:
 
 
 def list_partition_objects(store: ObjectStore, partition: TopicIdPartition) -> PartitionObjects:
-    """List one partition: at most four listings, and a request for `cluster.json`."""
+    """Return the objects of one partition by at most four listings. `cluster.json` is read if it exists."""
     listed = list(store.list(keys.partition_snapshots(partition)))
     attempts: list[SegmentObjects] = []
     claims: dict[ClaimedSegment, ObjectInfo] = {}
@@ -110,10 +110,10 @@ def list_topic(
     partition: int | None = None,
     local: bool | None = None,
 ) -> tuple[PartitionObjects, ...]:
-    """Return the partitions of `topic` with any object of a segment, by topic id and number.
+    """Return the partitions of `topic` that have segment objects, by topic id and number.
 
     Args:
-        local: only LocalTieredStorage's objects, or only the others; None takes both.
+        local: True lists the layout of LocalTieredStorage, False the Aiven layout, None lists both.
     """
     listed = []
     layouts: tuple[bool, ...] = (False, True)
@@ -136,7 +136,7 @@ def _prefix(topic: str, topic_id: str | None, partition: int | None, *, local: b
 
 
 def read_claims(store: ObjectStore, stored: PartitionObjects, offsets: frozenset[int]) -> dict[str, Claim]:
-    """Return the claims on segments at these base offsets, by the segment ids that they name; skip damaged claims."""
+    """Return the claims on segments at `offsets`, by each segment id in a claim. Skip damaged claims."""
 
     def read(segment: ClaimedSegment) -> Claim | None:
         try:

@@ -1,9 +1,10 @@
 """List the remote segments of one partition, its incomplete segments, and the claims that name them.
 
-These are facts; snapshot.log.coverage decides which segments count for a log. The requests are two listings and the
-manifests, newest first, without those of segments below the local log and those in KnownManifests. Few claims are read.
-The newest segment's claim is, because each claim is finished before the next segment is claimed. So is a claim that was
-not last written directly after its segment.
+snapshot.log.coverage decides which segments count for a log. An inventory needs two listings, and one request for each
+manifest that was not read before. Manifests are read newest first, down to the first local offset.
+
+Few claims are read: the claim of the newest segment, and each claim whose last write did not directly follow its
+segment's upload. Earlier claims are finished, because an upload finishes each claim before it writes the next.
 """
 
 from __future__ import annotations
@@ -22,30 +23,30 @@ from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.remote_log.complete import complete_in_other_layout
 from tiersnap.remote_storage.remote_log.known_manifests import KnownManifests
 from tiersnap.remote_storage.remote_log.remote_segment import IncompleteSegment, RemoteSegment, read_segment
-from tiersnap.remote_storage.remote_log.segment_objects import SegmentObjects, list_segments
+from tiersnap.remote_storage.remote_log.segment_objects import SegmentObjects, ids_of, list_segments
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.stores.requests import in_parallel, in_waves
 from tiersnap.snapshot.errors import CorruptDataError
 
 COPY_GRACE_MS = 900_000
-"""A broker writes a manifest directly after the log. A log without a manifest for so long never gets one."""
+"""A broker writes the manifest directly after the log. After this time, a log without a manifest never gets one."""
 _FINISHED_WITHIN_MS = 10_000
-"""A copy attempt finishes its claim with the request that follows its manifest."""
-_ALONE = "whole, but another attempt finished, and its copy is not: it stays until that is tiered again"
-_OVERTAKEN = "whole, but another attempt holds its claim: it stays until that one has copied"
+"""A copy attempt writes the manifest, and finishes its claim with the next request."""
+_ALONE = "complete, but the segment of the finished attempt is not: kept until that one is tiered again"
+_OVERTAKEN = "complete, but another attempt has its claim: kept until that attempt has finished"
 
 
 @dataclass(frozen=True, slots=True)
 class RemoteInventory:
-    """A partition's remote segments and claims; segments and leftovers in ascending start offset.
+    """The remote segments and claims of a partition. Segments and leftovers have ascending start offsets.
 
     Attributes:
-        problems: of claims that could not be read.
-        looked_at: ms, by the store's clock; 0 if no decision depends on an age.
-        uncounted: complete segments of ours among the leftovers. Another attempt, without a segment, has their claim.
-        unread: segments below the local log with all objects by the listing, whose manifests were not read.
+        problems: error messages of damaged claims.
+        looked_at: time of the listing: ms, by the store's clock; 0 if no decision depends on an object's age.
+        uncounted: our complete segments among the leftovers. Their claim names a later attempt that is not complete.
+        unread: segments below the local log that have all objects, but whose manifests were not read.
         unpublished: complete segments, not in `segments`, that are restored only on request.
-        why_unpublished: the reason, for people.
+        why_unpublished: the reason, for messages.
     """
 
     partition: TopicIdPartition
@@ -61,17 +62,17 @@ class RemoteInventory:
 
     @property
     def superseded(self) -> tuple[RemoteSegment | IncompleteSegment, ...]:
-        """Return our attempts after which another one finished with a complete segment: they may be deleted."""
+        """Return our attempts that may be deleted: a later attempt finished a complete segment."""
         everything: tuple[RemoteSegment | IncompleteSegment, ...] = (*self.segments, *self.leftovers)
-        whole = {copy.segment_id for copy in self.segments}
+        whole = ids_of(self.segments)
         return tuple(each for each in everything if _finished_without(each) in whole)
 
     def counted(self, wrong: Collection[str], of_brokers: Collection[str] | None) -> RemoteInventory:
-        """Return the inventory without complete segments that count as missing.
+        """Return the inventory without the complete segments that count as missing.
 
         Args:
-            wrong: their ids.
-            of_brokers: ids of the segments without a claim of ours that count; None for all. The listing got the same.
+            wrong: ids of segments that count as missing.
+            of_brokers: ids of the brokers' segments that count; None for all. `list_remote_partition` needs the same.
         """
         right = [each for each in self.segments if each.segment_id not in wrong]
         if of_brokers is not None:
@@ -79,10 +80,10 @@ class RemoteInventory:
         return replace(self, segments=tuple(right))
 
     def in_flight(self, grace: int = COPY_GRACE_MS) -> tuple[IncompleteSegment, ...]:
-        """Return the segments that a broker may be copying now: young, not visible, and named by no claim.
+        """Return the segments that a broker may be copying now: not visible, and without a claim.
 
         Args:
-            grace: ms, by the store's clock, like the age of the objects.
+            grace: greatest age of the newest object in ms, by the store's clock.
         """
         return tuple(each for each in self.leftovers if each.is_somebodys and self.looked_at - each.written_at <= grace)
 
@@ -99,10 +100,10 @@ def list_remote_partition(
     """List the remote inventory of a partition.
 
     Args:
-        local_start: base offset of the first local segment. Few manifests of segments that end there or below are read.
-        since: ms. The manifests of segments that may have a record as late as that are read in any case.
+        local_start: base offset of the first local segment. Reading stops at segments that end at or below it.
+        since: ms. If given, reading goes on until all records are older than this.
         known: manifests of the partition that were read before; by default those in the store.
-        of_brokers: ids of segments that count without a claim. If given, the claims of all others are read.
+        of_brokers: ids of the brokers' segments that count. If given, the claims of all other segments are read.
     """
     store = location.store
     beside = list(store.list(keys.partition_claims(partition)))
@@ -110,18 +111,18 @@ def list_remote_partition(
     listed = list_segments(location, partition)
     known = known or KnownManifests(store, partition)
     known.size = next((each.size for each in beside if each.key == keys.manifests(partition)), 0)
-    known.listed = frozenset(each.segment_id for each in listed)
+    known.listed = ids_of(listed)
     whole = [each for each in listed if not each.missing]
     found, incomplete = _read(known, whole, local_start, since)
     read: list[RemoteSegment | IncompleteSegment] = [*found, *incomplete]
-    was_read = {each.segment_id for each in read}
+    was_read = ids_of(read)
     unread = [each for each in whole if each.segment_id not in was_read]
     incomplete += _lacking(store, listed)
     claims = _Claims(store, frozenset(changed))
     claims.read_for(found, incomplete, changed)
     if of_brokers is not None:
         claims.read_of(each for each in found if each.segment_id not in of_brokers)
-    segments = [claims.told(each) for each in found]
+    segments = list(map(claims.told, found))
     return replace(_counted(location, partition, claims, segments, incomplete), unread=tuple(unread))
 
 
@@ -132,9 +133,9 @@ def _counted(
     segments: Sequence[RemoteSegment],
     incomplete: Iterable[IncompleteSegment],
 ) -> RemoteInventory:
-    """Return the inventory; complete segments of ours that do not count are leftovers in it."""
+    """Return the inventory. Our complete segments that do not count become leftovers."""
     alone = _alone(location, partition, segments)
-    leftovers = [claims.with_claim(each) for each in incomplete]
+    leftovers = list(map(claims.with_claim, incomplete))
     counted, uncounted = [], []
     for each in segments:
         if each.segment_id not in alone:
@@ -158,11 +159,12 @@ def _counted(
 
 
 def _lacking(store: ObjectStore, listed: Iterable[SegmentObjects]) -> Iterator[IncompleteSegment]:
-    """Yield the segments that lack an object; that needs no request."""
+    """Yield the segments that lack an object. No request is made."""
     for each in listed:
-        found = read_segment(store, each) if each.missing else None
-        if isinstance(found, IncompleteSegment):
-            yield found
+        if each.missing:
+            found = read_segment(store, each)
+            if isinstance(found, IncompleteSegment):
+                yield found
 
 
 def _offset(segment: RemoteSegment | IncompleteSegment) -> tuple[int, str]:
@@ -170,8 +172,8 @@ def _offset(segment: RemoteSegment | IncompleteSegment) -> tuple[int, str]:
 
 
 def _alone(location: RemoteLocation, partition: TopicIdPartition, segments: Sequence[RemoteSegment]) -> dict[str, str]:
-    """Return why complete segments of ours do not count, by id: an attempt without a segment has their claim."""
-    whole = {each.segment_id for each in segments}
+    """Return the reasons why our complete segments do not count, by segment id."""
+    whole = ids_of(segments)
     absent = set(filter(None, map(_finished_without, segments))) - whole
     absent -= complete_in_other_layout(location, partition, absent)
     alone = {}
@@ -186,7 +188,7 @@ def _alone(location: RemoteLocation, partition: TopicIdPartition, segments: Sequ
 def _read(
     known: KnownManifests, listed: Sequence[SegmentObjects], local_start: int, since: int | None
 ) -> tuple[list[RemoteSegment], list[IncompleteSegment]]:
-    """Read the attempts that have all their objects, newest first, until they are below the log."""
+    """Read the manifests, newest first, until the segments end at or below `local_start`."""
     segments: list[RemoteSegment] = []
     incomplete: list[IncompleteSegment] = []
     read = partial(read_segment, known.store, known=known)
@@ -199,7 +201,7 @@ def _read(
             else:
                 incomplete.append(each)
         segments += complete
-        # They are contiguous or overlap by one. If a whole wave is below the log, so are the others.
+        # Segments are contiguous or overlap by one. If a whole wave is below the local log, all earlier segments are.
         if complete and all(map(is_below, complete)):
             break
     return segments, incomplete
@@ -215,12 +217,12 @@ def _is_below(copy: RemoteSegment, local_start: int, since: int | None) -> bool:
 
 
 def _is_older(copy: RemoteSegment, since: int | None) -> bool:
-    """Return whether all its records are earlier than `since` (ms); True without `since`."""
+    """Return whether all records are older than `since` (ms); True without `since`."""
     return since is None or 0 <= copy.metadata.max_timestamp < since
 
 
 def _doubtful_starts(found: Iterable[RemoteSegment], incomplete: Iterable[IncompleteSegment]) -> set[int]:
-    """Return the start offsets of several complete segments, or of an incomplete one."""
+    """Return the start offsets that several complete segments share, and those of incomplete segments."""
     starts = Counter(each.start_offset for each in found)
     shared = {offset for offset, count in starts.items() if count > 1}
     return shared.union(each.start_offset for each in incomplete)
@@ -228,12 +230,14 @@ def _doubtful_starts(found: Iterable[RemoteSegment], incomplete: Iterable[Incomp
 
 @dataclass(frozen=True, slots=True)
 class _Claims:
-    """The claims that were read, each once, and the problems of those that cannot be read."""
+    """Reads each claim once. A damaged claim is None in `found`, and its error message is in `problems`."""
 
     store: ObjectStore
     claimed: frozenset[ClaimedSegment]
     found: dict[ClaimedSegment, Claim | None] = field(default_factory=dict)
-    named: dict[str, ClaimedSegment] = field(default_factory=dict)  # by the segment ids that the claim names
+    named: dict[str, ClaimedSegment] = field(
+        default_factory=dict
+    )  # the claimed segment, by each segment id in the claim
     problems: dict[ClaimedSegment, str] = field(default_factory=dict)
 
     def read_for(
@@ -242,7 +246,7 @@ class _Claims:
         incomplete: Sequence[IncompleteSegment],
         changed: Mapping[ClaimedSegment, int],
     ) -> None:
-        """Read the claims on which a decision depends; `changed` is when each was last written (ms)."""
+        """Read the claims on which a decision depends; `changed` has their last write times (ms)."""
         doubtful = _doubtful_starts(found, incomplete)
         for segment in self.claimed:
             if segment.base_offset in doubtful:
@@ -254,11 +258,10 @@ class _Claims:
         in_parallel(self.read, late)
 
     def read_of(self, segments: Iterable[RemoteSegment]) -> None:
-        """Read the claims of segments."""
         in_parallel(self.read, [each.claimed_as for each in segments if each.claimed_as in self.claimed])
 
     def told(self, segment: RemoteSegment) -> RemoteSegment:
-        """Return the segment with its claim and whether a broker uploaded it."""
+        """Return the segment with `claim` and `is_brokers` set."""
         named = self.named.get(segment.segment_id)
         claim = None
         if named is not None:
@@ -266,13 +269,13 @@ class _Claims:
         return replace(segment, claim=claim, is_brokers=claim is None and self._is_brokers(segment))
 
     def _is_brokers(self, segment: RemoteSegment) -> bool:
-        """Return whether a broker uploaded a segment that no claim names, by its metadata and others' claims."""
+        """Return whether a broker uploaded a segment that no claim names."""
         if segment.claimed_as in self.claimed and self.found.get(segment.claimed_as) is None:
-            return False  # its claim was not read, or is damaged, and may name it
+            return False  # a claim that was not read or is damaged may name the segment
         return segment.metadata.broker_id >= 0 or segment.objects.is_local
 
     def with_claim(self, attempt: IncompleteSegment) -> IncompleteSegment:
-        """Return the attempt with the claim that names it, if one does."""
+        """Return the attempt, with the claim if a claim names the attempt."""
         named = self.named.get(attempt.segment_id)
         return attempt if named is None else replace(attempt, claim=self.found[named], claimed_as=named)
 
@@ -289,7 +292,7 @@ class _Claims:
         return self.found[segment]
 
     def read_unfinished(self, newest_first: Iterable[ClaimedSegment]) -> None:
-        """Read claims until one is finished."""
+        """Read claims, newest first, until one is finished."""
         for segment in newest_first:
             claim = self.read(segment)
             if claim is not None and claim.finished is not None:
@@ -297,30 +300,29 @@ class _Claims:
 
 
 def _age(segment: ClaimedSegment) -> tuple[int, int]:
-    """Order segments as a log has them; if lineages diverged, the newer one is later."""
+    """Return the sort key of a claimed segment: leader epoch, then base offset."""
     return segment.leader_epoch, segment.base_offset
 
 
 def _finished_without(found: RemoteSegment | IncompleteSegment) -> str | None:
-    """Return the attempt that finished the claim, if `found` belongs to an earlier one."""
+    """Return the segment id of the attempt that finished the claim, if `found` is an earlier attempt."""
     claim = found.claim
-    is_earlier = claim is not None and found.segment_id in {attempt.segment_id for attempt in claim.earlier}
+    is_earlier = claim is not None and found.segment_id in ids_of(claim.earlier)
     return claim.finished if claim is not None and is_earlier else None
 
 
 def _is_overtaken(copy: RemoteSegment) -> bool:
-    """Return whether another attempt took over the claim of this segment and has not finished."""
+    """Return whether a later attempt took over the segment's claim and has not finished."""
     return copy.claim is not None and copy.is_unfinished and copy.claim.holder.segment_id != copy.segment_id
 
 
 def leftovers_of(found: RemoteInventory) -> list[RemoteSegment | IncompleteSegment]:
-    """Return the leftovers of our attempts in a partition, which may be deleted once they are old; no request.
+    """Return the leftovers of our attempts, which may be deleted after the grace period. No request is made.
 
-    Leftovers are remote segments in whose place another attempt finished, and incomplete segments of attempts that were
-    taken over, gave up or did not finish. A complete segment stays if no attempt finished: it may be the only one with
-    its offsets.
+    A leftover is a remote segment that a later attempt replaced, or an incomplete segment of an ended attempt. If no
+    attempt finished, a complete segment is kept: no other segment may have the same offsets.
     """
-    complete, superseded = {each.segment_id for each in found.uncounted}, found.superseded
+    complete, superseded = ids_of(found.uncounted), found.superseded
     left = (each for each in found.leftovers if each.segment_id not in complete and each not in superseded)
     return [*superseded, *filter(_is_over, left)]
 

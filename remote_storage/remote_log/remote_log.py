@@ -1,4 +1,4 @@
-"""The finished remote segments of one log, as remote_state reads them: claims, snapshots, folds."""
+"""The finished remote segments of one log, with their claims, snapshots and replays, for remote_state.py."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tiersnap.remote_storage.remote_log.remote_inventory import list_remote_part
 from tiersnap.remote_storage.remote_log.remote_segment import IncompleteSegment, RemoteSegment, read_segment
 from tiersnap.remote_storage.remote_log.remote_state import RemoteSnapshot, Vouching
 from tiersnap.remote_storage.remote_log.segment_bytes import fetched_segment
-from tiersnap.remote_storage.remote_log.segment_objects import group
+from tiersnap.remote_storage.remote_log.segment_objects import group, ids_of
 from tiersnap.snapshot.errors import CorruptDataError
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.formats.checkpoints import LeaderEpoch
@@ -38,28 +38,28 @@ from tiersnap.snapshot.replay.segment_runs import fold_segment
 
 @dataclass(frozen=True)
 class RemoteLog:
-    """The remote segments that the rule for remote snapshots reads.
+    """The remote segments of one log below an offset.
 
-    Every method raises TransientError and RemoteStorageError as the store does.
+    Each method raises TransientError or RemoteStorageError if the store does not answer or refuses.
     """
 
     location: RemoteLocation
     partition: PartitionLog
-    offset: int  # nothing from here on is read
-    copies: dict[str, RemoteSegment]  # finished segments of the log's own lineage that begin below, by segment id
-    claimed: frozenset[ClaimedSegment]  # segments with a claim
-    unbelieved: Collection[str] = ()  # ids of segments whose snapshots are left out
+    offset: int  # exclusive end of the offsets that are read
+    copies: dict[str, RemoteSegment]  # finished segments of the log's lineage that begin below `offset`, by segment id
+    claimed: frozenset[ClaimedSegment]  # segments that have a claim
+    unbelieved: Collection[str] = ()  # ids of segments whose snapshots start no replay
     _claims: dict[str, Claim | None] = field(default_factory=dict)
     _folded: dict[tuple[int, int], np.ndarray] = field(default_factory=dict)
 
     @classmethod
     def listed(cls, location: RemoteLocation, partition: PartitionLog, offset: int, *, since: int | None) -> RemoteLog:
-        """List the segments, newest first; with `since` (ms), stop at segments whose records are all earlier."""
+        """List the segments, newest first. If `since` (ms) is given, stop at segments with only older records."""
         local_start = offset
         if since is None:
             local_start = 0
         found = list_remote_partition(location, name_of(partition), local_start=local_start, since=since)
-        superseded = {each.segment_id for each in found.superseded}
+        superseded = ids_of(found.superseded)
         lineage, copies = partition.whole_epochs, {}
         for copy in found.segments:
             if copy.is_unfinished or copy.segment_id in superseded:
@@ -70,23 +70,25 @@ class RemoteLog:
 
     @property
     def snapshots(self) -> list[RemoteSnapshot]:
-        """Return the snapshots up to the offset, in descending end offset and, at one offset, newest attempt first."""
-        below = [copy for copy in self.copies.values() if copy.end_offset <= self.offset]
-        ending = [copy for copy in below if copy.segment_id not in self.unbelieved]
+        """Return the snapshots at or below `offset`, in descending end offset, then the newest attempt first."""
+        ending = list(filter(self._may_start, self.copies.values()))
         ending.sort(key=lambda copy: (copy.end_offset, copy.written_at), reverse=True)
         return [RemoteSnapshot(copy.start_offset, copy.end_offset, copy.segment_id) for copy in ending]
 
+    def _may_start(self, copy: RemoteSegment) -> bool:
+        return copy.end_offset <= self.offset and copy.segment_id not in self.unbelieved
+
     def vouching(self, of: RemoteSnapshot) -> Vouching:
-        """Return what its claim says."""
+        """Return whether our claim names the segment, and the provenance if the claim marks the snapshot as trusted."""
         try:
             claim = self._claim(self.copies[of.segment_id])
         except CorruptDataError:
-            return Vouching(is_ours=True)  # nobody knows whose it is
+            return Vouching(is_ours=True)  # a damaged claim may name the segment, so do not trust the snapshot
         if claim is None or not claim.names(of.segment_id):
             return Vouching()
         snapshot = vouched_snapshot(claim, of.segment_id)
         provenance = None if snapshot is None else Provenance(snapshot.provenance)
-        # An earlier run may have been told that the log began where its files did.
+        # An earlier run may have used --log-start for a log that begins below its files.
         if provenance is Provenance.COMPUTED_FROM_LOG_START and not self.partition.log_start_checkpoint:
             provenance = None
         return Vouching(is_ours=True, provenance=provenance)
@@ -99,10 +101,10 @@ class RemoteLog:
         return self._claims[copy.segment_id]
 
     def entries(self, of: RemoteSnapshot) -> np.ndarray:
-        """Return ENTRY_DTYPE, ascending producer id.
+        """Return the entries of a snapshot: ENTRY_DTYPE, ascending producer id.
 
         Raises:
-            CorruptDataError: the snapshot is gone or damaged, or another one than its claim says.
+            CorruptDataError: the snapshot does not exist, is damaged or contradicts its claim.
         """
         metadata = self.copies[of.segment_id].metadata
         name = f"{self.location.log_uri(metadata)}: producer snapshot"
@@ -116,22 +118,22 @@ class RemoteLog:
         return snapshot_file.decode(data, name=name)
 
     def deltas(self, start: int, end: int) -> np.ndarray:
-        """Return DELTA_DTYPE, ascending producer id, of the batches in [start, exclusive end).
+        """Return the state deltas of the batches in [start, end): DELTA_DTYPE, ascending producer id.
 
         Raises:
-            CorruptDataError: no remote segment of the log holds some of them, or one is damaged.
+            CorruptDataError: the remote segments have a gap in these offsets, or one is damaged.
         """
         if (start, end) not in self._folded:
             pieces = list(self._pieces(start, end))
             fold = ProducerFold()
             for copy, first, last in pieces:
                 fold.combine(self._fold(copy, first, last))
-            self._folded.clear()  # the next question is of another range, and a million producers are 56 MB
+            self._folded.clear()  # keep one range only: the deltas of a million producers are 56 MB
             self._folded[start, end] = fold.deltas()
         return self._folded[start, end]
 
     def _pieces(self, start: int, end: int) -> Iterator[tuple[RemoteSegment, int, int]]:
-        """Yield segments that cover the offsets without gaps, each with its first and exclusive last offset to use."""
+        """Yield segments that cover [start, end) without gaps, each with the range [first, last) to replay."""
         while start < end:
             holding = [copy for copy in self.copies.values() if copy.start_offset <= start < copy.end_offset]
             if not holding:
@@ -159,7 +161,7 @@ class RemoteLog:
         return fold.deltas()
 
     def _copy(self, found: RemoteSegment) -> RemoteSegment:
-        """The copy with what reading its log takes. Raises CorruptDataError: it is gone or encrypted."""
+        """Read the segment's manifest again. Raise CorruptDataError if the segment is deleted or encrypted."""
         metadata = found.metadata
         local = self.location.is_local
         listed = group(self.location.store.list(keys.segment_stem(metadata, local=local)), local=local)
@@ -170,13 +172,13 @@ class RemoteLog:
             if copy.is_encrypted:
                 raise CorruptDataError(f"remote segment {copy.segment_id} is encrypted by the plugin")
             return copy
-        raise CorruptDataError(f"remote segment {found.segment_id} is gone")
+        raise CorruptDataError(f"remote segment {found.segment_id} was deleted")
 
 
 def metadata_of(
     partition: TopicIdPartition, segment_id: str, start_offset: int, end_offset: int
 ) -> RemoteLogSegmentMetadata:
-    """Return metadata that names the objects of a remote segment and says nothing else; `end_offset` is exclusive."""
+    """Return metadata for object keys; its other fields are placeholders. `end_offset` is exclusive."""
     return RemoteLogSegmentMetadata(
         id=RemoteLogSegmentId.of(partition, segment_id),
         start_offset=start_offset,
@@ -191,9 +193,9 @@ def metadata_of(
 
 
 def vouched_snapshot(claim: Claim | None, segment_id: str) -> ClaimedSnapshot | None:
-    """Return the snapshot of `segment_id` that its claim vouches for, None where the claim does not.
+    """Return the snapshot of `segment_id` if the claim marks it as trusted, otherwise None.
 
-    Leave to upload is not enough: a broker's file must have matched the log with every entry counted.
+    The claim must be finished, and `may_start_replay` must accept the snapshot's provenance and verdict in the claim.
     """
     if claim is None or claim.finished != segment_id or claim.snapshot is None:
         return None
@@ -202,6 +204,6 @@ def vouched_snapshot(claim: Claim | None, segment_id: str) -> ClaimedSnapshot | 
 
 
 def differs_from_claim(data: bytes, crc: str) -> str:
-    """Return how a snapshot differs from the one that its claim names by CRC-32C, 8 hex digits; "" if it does not."""
+    """Return how the CRC-32C of a snapshot differs from the claim's `crc` (8 hex digits); "" if equal."""
     found = f"{crc32c(data):08x}"
     return "" if found == crc else f"has CRC {found}, its claim says {crc}"

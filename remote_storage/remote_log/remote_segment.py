@@ -1,7 +1,7 @@
-"""The remote segment of one attempt, if all its objects exist in the right sizes.
+"""A remote segment: the objects of one copy attempt, if each mandatory object exists in the right size.
 
-With the Aiven layout the rsm-manifest describes the objects. LocalTieredStorage has no manifest, so the end offset is
-read from the end of the log, and the leader epochs from their file.
+In the Aiven layout the rsm-manifest describes the objects. LocalTieredStorage has no manifest. Its end offset is read
+from the last batches of the log object, and its leader epochs from the leader epoch object.
 """
 
 from __future__ import annotations
@@ -40,121 +40,123 @@ _LARGEST_SEGMENT = (1 << 31) - 1  # bytes: a Java int
 
 @dataclass(frozen=True, slots=True)
 class RemoteSegment:
-    """A complete remote segment; offsets are inclusive for the start, exclusive for the end."""
+    """A complete remote segment. `start_offset` is inclusive, `end_offset` exclusive."""
 
-    objects: SegmentObjects  # as they were listed
-    # without a manifest broker_id and max_timestamp are -1, and event_timestamp is the last object's time
+    objects: SegmentObjects  # from the listing
+    # without a manifest, broker_id and max_timestamp are -1, and event_timestamp is the last object's time
     metadata: RemoteLogSegmentMetadata
     # position and size of each index in the indexes object; None if each index is an object
     places: Mapping[IndexType, tuple[int, int] | None] | None
-    # of a segment that the plugin compressed; None if the log object is the segment file
+    # the chunks of a log object that the plugin compressed; None if the log object is the segment file
     chunks: ChunkIndex | None = None
-    is_encrypted: bool = False  # only the plugin can read it
-    claim: Claim | None = None  # our claim that names the attempt; None without one, or if it was not read
-    # whether a broker uploaded it: no claim of ours names it, and its manifest, if it has one, names a broker
+    is_encrypted: bool = False  # only the plugin can read an encrypted segment
+    claim: Claim | None = None  # our claim that names the attempt; None if no such claim was read
+    # whether a broker uploaded the segment: no claim of ours names it, and any manifest names a broker
     is_brokers: bool = False
 
     @property
     def segment_id(self) -> str:
-        """Return the id of the attempt that wrote it."""
+        """Return the segment id, which names one copy attempt."""
         return self.metadata.id.segment_id
 
     @property
     def start_offset(self) -> int:
-        """Base offset."""
+        """Return the first offset."""
         return self.metadata.start_offset
 
     @property
     def end_offset(self) -> int:
-        """Exclusive."""
+        """Return the exclusive end offset."""
         return self.metadata.end_offset + 1
 
     @property
     def bounds(self) -> tuple[int, int]:
-        """First offset and the exclusive end."""
+        """Return the first offset and the exclusive end offset."""
         return self.start_offset, self.end_offset
 
     @property
     def leader_epochs(self) -> LeaderEpochs:
-        """(epoch, first offset in this segment), ascending."""
+        """Return (epoch, first offset in this segment), ascending."""
         return self.metadata.segment_leader_epochs
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """Return the keys of its objects; the first one makes it visible."""
+        """Return the object keys. The object of the first key makes the segment visible."""
         return self.objects.keys
 
     @property
     def written_at(self) -> int:
-        """Return when its last object was written: ms, by the store's clock."""
+        """Return the newest write time of the objects: ms, by the store's clock."""
         return self.objects.modified
 
     @property
     def claimed_as(self) -> ClaimedSegment:
-        """Return the segment as claims name it."""
+        """Return the name of this segment in claims: partition, base offset and last leader epoch."""
         return ClaimedSegment(self.metadata.id.topic_id_partition, self.start_offset, self.leader_epochs[-1][0])
 
     @property
     def is_unfinished(self) -> bool:
-        """Return whether it is ours and was never finished: it does not count before an attempt finishes it."""
+        """Return whether a claim of ours names this attempt and was never finished."""
         return self.claim is not None and self.claim.finished is None and not self.claim.was_finished(self.segment_id)
 
     @property
     def attempt(self) -> tuple[int, str]:
-        """Return what orders attempts: the time (ms) of the newest event, and the segment id."""
+        """Return the sort key of attempts: the event timestamp (ms) and the segment id."""
         return self.metadata.event_timestamp, self.segment_id
 
     @property
     def facts(self) -> CopyFacts:
-        """Return the facts that coverage takes."""
+        """Return the facts from which RemoteCoverage is built."""
         return CopyFacts(self.start_offset, self.end_offset, self.leader_epochs, is_complete=True)
 
     @property
     def layout(self) -> Layout:
-        """Return its layout."""
-        return LocalTieredStorageLayout() if self.places is None else AivenLayout()
+        """Return the layout of the objects: LocalTieredStorage or Aiven."""
+        if self.places is None:
+            return LocalTieredStorageLayout()
+        return AivenLayout()
 
 
 @dataclass(frozen=True, slots=True)
 class IncompleteSegment:
-    """Objects of one segment id that are no complete remote segment, or do not count as one."""
+    """Objects of one segment id that do not count as a remote segment; `problem` has the reason."""
 
     segment_id: str
     start_offset: int
-    problem: str  # why
-    # as they were listed; None if only a record names the segment
+    problem: str  # the reason, for messages
+    # from the listing; None if only a record names the segment
     objects: SegmentObjects | None = None
-    claim: Claim | None = None  # of ours that names the attempt; None if none does, or none was read
+    claim: Claim | None = None  # our claim that names the attempt; None if no such claim was read
     claimed_as: ClaimedSegment | None = None  # the segment of that claim
-    end_offset: int | None = None  # exclusive; None if it is unknown
+    end_offset: int | None = None  # exclusive; None if unknown
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """Return the keys of its objects; the first one makes it visible."""
+        """Return the object keys. The object of the first key makes the segment visible."""
         return () if self.objects is None else self.objects.keys
 
     @property
     def written_at(self) -> int:
-        """Return when its last object was written: ms, by the store's clock."""
+        """Return the newest write time of the objects: ms, by the store's clock. 0 without objects."""
         return 0 if self.objects is None else self.objects.modified
 
     @property
     def is_visible(self) -> bool:
-        """Return whether the object that makes it visible exists: the segment is damaged, or is being deleted."""
+        """Return whether the object exists that makes a segment visible. The segment is damaged or is being deleted."""
         return self.objects is not None and self.objects.is_visible
 
     @property
     def is_somebodys(self) -> bool:
-        """Return whether a broker may be copying it, which its age decides."""
+        """Return whether a broker may be copying the segment. Callers decide by `written_at`."""
         return self.claim is None and not self.is_visible
 
 
 def read_segment(
     store: ObjectStore, objects: SegmentObjects, known: KnownManifests | None = None
 ) -> RemoteSegment | IncompleteSegment:
-    """Return the remote segment that consists of listed objects, or why it is incomplete.
+    """Return the remote segment of listed objects, or an IncompleteSegment with the problem.
 
-    It takes one request, three for LocalTieredStorage, none if the manifest is known or a mandatory object is missing.
+    The Aiven layout costs one request, LocalTieredStorage three. A known manifest or a missing object costs none.
     """
     try:
         _check_all_there(objects)
@@ -179,16 +181,19 @@ def _aiven_segment(attempt: SegmentObjects, known: KnownManifests) -> RemoteSegm
     _refuse_prefix_without_slash(known.store, metadata.id, expected)
     if (metadata.id, metadata.start_offset) != (expected, attempt.start_offset):
         raise CorruptDataError(
-            f"{known.store.uri}{listed.key}: tells of {metadata.id} from offset {metadata.start_offset}"
+            f"{known.store.uri}{listed.key}: describes {metadata.id} from offset {metadata.start_offset}, not "
+            f"{expected} from offset {attempt.start_offset}"
         )
     chunks = manifest.chunks if manifest.is_compressed else None
     return RemoteSegment(attempt, metadata, manifest.indexes, chunks, manifest.is_encrypted)
 
 
-def _refuse_prefix_without_slash(store: ObjectStore, told: RemoteLogSegmentId, named: RemoteLogSegmentId) -> None:
-    """Raise RemoteStorageError if a key names the plugin's key.prefix and the topic as one word."""
-    prefix = named.topic.removesuffix(told.topic)
-    if prefix and prefix != named.topic and replace(named, topic=told.topic) == told:
+def _refuse_prefix_without_slash(
+    store: ObjectStore, in_manifest: RemoteLogSegmentId, in_key: RemoteLogSegmentId
+) -> None:
+    """Raise RemoteStorageError if the plugin's key.prefix does not end with /, so that keys join prefix and topic."""
+    prefix = in_key.topic.removesuffix(in_manifest.topic)
+    if prefix and prefix != in_key.topic and replace(in_key, topic=in_manifest.topic) == in_manifest:
         raise RemoteStorageError(
             f"{store.uri}: the keys of brokers begin with {prefix!r}, which does not end with /",
             hint="tiersnap reads a key.prefix that ends with /",
@@ -199,7 +204,7 @@ def _local_segment(store: ObjectStore, attempt: SegmentObjects) -> RemoteSegment
     objects, start_offset = attempt.objects, attempt.start_offset
     log, epochs = objects[KeyKind.LOCAL_LOG], objects[KeyKind.LOCAL_LEADER_EPOCHS]
     if not 0 < log.size <= _LARGEST_SEGMENT:
-        raise CorruptDataError(f"{log.key}: no segment has {count_of(log.size, 'byte')}")
+        raise CorruptDataError(f"{log.key}: invalid size of a segment: {count_of(log.size, 'byte')}")
     end_offset = local_end(store, objects, start_offset)
     text = store.get(epochs.key, limit=_LARGEST_EPOCHS).decode("utf-8", "replace")
     segment_epochs = epochs_in_range(parse_leader_epochs(text, name=epochs.key), start_offset, end_offset)
@@ -220,33 +225,33 @@ def _local_segment(store: ObjectStore, attempt: SegmentObjects) -> RemoteSegment
 def _check_all_there(attempt: SegmentObjects) -> None:
     if attempt.missing:
         missing = " and no ".join(attempt.missing)
-        raise CorruptDataError(f"no {missing}: a copy that was not finished, or lost an object")
+        raise CorruptDataError(f"no {missing}: the upload was not finished, or an object was lost")
 
 
 def _segment_id(partition: TopicIdPartition, segment_id: str) -> RemoteLogSegmentId:
     if partition.topic_id is None:
-        raise TiersnapError(f"{partition}: remote segments have a topic id")
+        raise TiersnapError(f"{partition}: the topic id is unknown, and remote segments need one")
     return RemoteLogSegmentId.of(partition, segment_id)
 
 
 def newest(copies: Sequence[RemoteSegment]) -> RemoteSegment:
-    """The copy whose leader epochs are the lineage: of the highest epoch, then the highest end, then the latest."""
+    """Return the segment with the highest leader epoch, then the highest end offset, then the newest attempt."""
     return max(copies, key=lambda copy: (copy.metadata.segment_leader_epochs[-1][0], copy.end_offset, *copy.attempt))
 
 
 def read_indexes(
     store: ObjectStore, copy: RemoteSegment, wanted: Collection[IndexType] = tuple(IndexType)
 ) -> dict[IndexType, bytes | None]:
-    """Return the indexes of a remote segment by one request, or by one each for LocalTieredStorage.
+    """Return the indexes of a remote segment. LocalTieredStorage costs one request per index, Aiven one in total.
 
     The value is None for a transaction index that the segment never had.
 
     Args:
-        wanted: all indexes by default; else only the bytes from the first of these to the last are read.
+        wanted: the indexes to return; one request reads the byte range from the first to the last.
 
     Raises:
-        ObjectNotFoundError: an object of the segment is gone.
-        CorruptDataError: an object is shorter than its manifest says, or differs from the stored one.
+        ObjectNotFoundError: an object of the segment does not exist.
+        CorruptDataError: the indexes object is shorter than its manifest says.
     """
     if copy.places is None:
         return {index: copy.layout.fetch_index(store, copy.metadata, index) for index in wanted}
@@ -274,12 +279,12 @@ def read_indexes(
 
 
 def read_lineage(store: ObjectStore, copy: RemoteSegment) -> LeaderEpochs:
-    """Return the leader epochs of the partition below the segment's end, as they were when it was uploaded.
+    """Return the leader epochs of the partition below the segment's end, from the uploaded leader-epoch-checkpoint.
 
-    Only the manifest of an encrypted segment can be read, so it has the epochs of the segment.
+    tiersnap cannot read that checkpoint of an encrypted segment. It returns the segment's own epochs instead.
 
     Raises:
-        CorruptDataError: not a leader-epoch-checkpoint, or not the epochs that the copy's manifest tells.
+        CorruptDataError: the data is no leader-epoch-checkpoint, or contradicts the segment's manifest.
     """
     if copy.is_encrypted:
         return copy.metadata.segment_leader_epochs
@@ -288,12 +293,12 @@ def read_lineage(store: ObjectStore, copy: RemoteSegment) -> LeaderEpochs:
 
 
 def decode_lineage(copy: RemoteSegment, data: bytes, *, name: str) -> LeaderEpochs:
-    """Return the leader epochs in a copy's leader-epoch-checkpoint.
+    """Return the leader epochs of a remote segment's leader-epoch-checkpoint.
 
     Raises:
-        CorruptDataError: not a leader-epoch-checkpoint, or not the epochs that the copy's manifest tells.
+        CorruptDataError: the data is no leader-epoch-checkpoint, or contradicts the segment's manifest.
     """
     lineage = parse_leader_epochs(data.decode("utf-8", "replace"), name=name)
     if epochs_in_range(lineage, *copy.bounds) != copy.leader_epochs:
-        raise CorruptDataError(f"{name}: {lineage} are not those of the manifest {copy.leader_epochs}")
+        raise CorruptDataError(f"{name}: {lineage} contradict the manifest, which has {copy.leader_epochs}")
     return lineage

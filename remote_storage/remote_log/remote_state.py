@@ -1,18 +1,18 @@
-"""Choose the remote snapshot that a log beginning in remote storage may continue from: the rule of all commands.
+"""Choose the remote snapshot from which a replay may start. All commands use this rule.
 
-A replica that is rebuilt from remote storage knows no producers, and as a leader it uploads its incomplete snapshots.
-So the snapshot of a remote segment starts a replay only if one of these holds:
+A replica that is rebuilt from remote storage loses its producers. As leader it uploads incomplete snapshots. So the
+snapshot of a remote segment starts a replay only under one of two conditions:
 
-    A claim of ours states that the snapshot was computed, or compared strictly.
-    The snapshot agrees with the fold of its own segment in each entry that the segment determines. It also has every
-    living producer of an earlier remote snapshot, and later batches explain each difference between the two.
+    Our claim states that tiersnap computed the snapshot, or that it compared every entry with the log.
+    The snapshot agrees with the replay of its own segment. It also has every active producer of the earlier remote
+    snapshots, and later batches explain each changed entry.
 
-Otherwise the next earlier snapshot is tried, and the remote segments after it are folded on top. If no snapshot is
-trusted, the fold begins at offset 0, if remote storage reaches that far. Otherwise the state is unknown.
+If a snapshot is refused, the next earlier one is tried, and the remote segments after it are replayed. If none is
+trusted, the replay starts at offset 0, provided that the remote log begins there. Otherwise the state is unknown.
 
-A producer lives while its transaction is open, or while it is younger than the broker's producer.id.expiration.ms at
-the run's now (ProducerStateManager.isProducerExpired). Expired producers may be missing, and extra producers do no
-harm.
+A producer is active if it has an open transaction, or if its last timestamp is within the broker's
+producer.id.expiration.ms (ProducerStateManager.isProducerExpired). A snapshot may omit expired producers, and it may
+have additional producers.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RemoteSnapshot:
-    """A finished remote segment of the log's own lineage, and the snapshot at its end; `end_offset` is exclusive."""
+    """The producer snapshot of a finished remote segment. Its snapshot offset is the exclusive `end_offset`."""
 
     start_offset: int
     end_offset: int
@@ -50,14 +50,14 @@ class RemoteSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class Vouching:
-    """The snapshot of a remote segment, by its claim."""
+    """The facts about a remote segment's snapshot in our claim."""
 
     is_ours: bool = False  # a claim of ours names the segment
-    provenance: Provenance | None = None  # origin of the snapshot; None unless the claim vouches for it
+    provenance: Provenance | None = None  # origin of the snapshot; None if the claim does not mark it as trusted
 
 
 class _RefusedError(Exception):
-    """A snapshot that starts nothing, nor does any between it and `known_at`."""
+    """Refuses a snapshot. If `known_at` is given, snapshots above that offset are refused too."""
 
     def __init__(self, why: str, known_at: int | None = None) -> None:
         super().__init__(why)
@@ -98,7 +98,7 @@ class _Search:
         raise UnknownStateError(told, hint=ELSEWHERE)
 
     def _fold_back_to(self, offset: int) -> None:
-        """Extend the folded deltas down to `offset`, by the remote segments there."""
+        """Extend the replayed range down to `offset`, from the remote segments."""
         if offset < self._after_from:
             fold = ProducerFold()
             fold.combine(self.reader.deltas(offset, self._after_from))
@@ -108,7 +108,7 @@ class _Search:
     def _from(self, snapshot: RemoteSnapshot, earlier: Sequence[RemoteSnapshot]) -> RemoteState:
         vouching = self.reader.vouching(snapshot)
         if vouching.is_ours and vouching.provenance is None:
-            raise _RefusedError("starts nothing: its claim does not vouch for it")
+            raise _RefusedError("cannot start a replay: its claim does not vouch for it")
         try:
             entries = self.reader.entries(snapshot)
         except CorruptDataError as error:
@@ -124,12 +124,12 @@ class _Search:
         fold = ProducerFold(entries.size)
         fold.combine(from_entries(entries))
         if (error := fold.combine(self._after)) >= 0:
-            raise _RefusedError(f"cannot be continued: no broker could replay the batch at {error} behind it")
+            raise _RefusedError(f"cannot start a replay: a broker would refuse the batch at {error} after it")
         state = fold.deltas()
         return RemoteState(self.offset, to_entries(state), is_complete, tuple(self._refused))
 
     def _agreeing(self, snapshot: RemoteSnapshot, entries: np.ndarray) -> np.ndarray:
-        """Return the entries, and those of producers that a broker had dropped for their age before it wrote them."""
+        """Return the entries, plus producers of the segment that the broker omitted because they had expired."""
         own = to_entries(self.reader.deltas(snapshot.start_offset, snapshot.end_offset))
         found = compare(entries, own, history_from=snapshot.start_offset)
         if found.differing or found.unexplained or not found.verdict(self.expiry).is_trusted:
@@ -141,7 +141,7 @@ class _Search:
         return lost and count_lost(older, latest, start, self.expiry, self.reader.deltas(start, end))
 
     def _check_none_lost(self, entries: np.ndarray, snapshot_offset: int, earlier: Sequence[RemoteSnapshot]) -> None:
-        """See that each producer that lives is in a later snapshot, and that nothing of it was forgotten there."""
+        """Raise _RefusedError if the entries lack, or contradict, an active producer of an earlier snapshot."""
         latest = entries
         for each in earlier:
             try:
@@ -150,8 +150,7 @@ class _Search:
                 continue
             if lost := self._count_lost(older, latest, each.end_offset, snapshot_offset):
                 raise _RefusedError(
-                    f"has lost {count_of(lost, 'producer that lives', 'producers that live')}, known at "
-                    f"{each.end_offset}",
+                    f"has lost {count_of(lost, 'active producer')} of the snapshot at {each.end_offset}",
                     each.end_offset,
                 )
             if self.reader.vouching(each).provenance is not None:
@@ -167,11 +166,11 @@ def find_state(
     log_start_offset: int | None,
     expiry: BrokerExpiry,
 ) -> RemoteState:
-    """Return the state of the log at `offset`.
+    """Return the producer state of the log at the exclusive `offset`.
 
     Args:
-        snapshots: the snapshots at `offset` and below, in descending end offset.
-        log_start_offset: of the whole log; None if no checkpoint has it.
+        snapshots: the snapshots at or below `offset`, in descending end offset.
+        log_start_offset: the log start offset by the checkpoint; None if unknown.
 
     Raises:
         UnknownStateError: remote storage does not determine the state.
@@ -180,7 +179,7 @@ def find_state(
 
 
 def _with_others(entries: np.ndarray, others: np.ndarray) -> np.ndarray:
-    """Return the entries, and those of `others` for producers that they lack; ascending producer id."""
+    """Return the entries, plus those of `others` whose producer is missing; ascending producer id."""
     lacking = others.compress(~np.isin(others["producer_id"], entries["producer_id"], assume_unique=True))
     if not lacking.size:
         return entries
@@ -191,14 +190,14 @@ def _with_others(entries: np.ndarray, others: np.ndarray) -> np.ndarray:
 def count_lost(
     older: np.ndarray, latest: np.ndarray, offset: int, expiry: BrokerExpiry, deltas: np.ndarray | None = None
 ) -> int:
-    """Return the number of living producers whose older entry `latest` lacks or contradicts.
+    """Return the number of active producers in `older` that `latest` lacks or contradicts.
 
-    Both states are ENTRY_DTYPE, ascending producer id.
+    `older` and `latest` are ENTRY_DTYPE, ascending producer id.
 
     Args:
-        offset: offset of the older state.
-        deltas: DELTA_DTYPE of the batches between the two states. A producer that expires by them does not live. None
-            if they were not read: then every producer that lived at `offset` counts.
+        offset: snapshot offset of `older`.
+        deltas: DELTA_DTYPE of the batches between the two states. Producers that expired meanwhile are not counted.
+            None if the batches were not read: producers that were active at `offset` are counted.
     """
     living = expiry.live(older)
     lost = living.compress(~is_followed(living, latest, offset))
@@ -211,9 +210,9 @@ def count_lost(
 
 
 def is_followed(older: np.ndarray, latest: np.ndarray, offset: int) -> np.ndarray:
-    """Return the mask of the older entries that batches from `offset` on can have turned into those of `latest`.
+    """Return the mask of `older` entries that batches from `offset` on may have changed into the entries of `latest`.
 
-    Both are ENTRY_DTYPE, ascending producer id; `older` is the state at `offset`.
+    `older` and `latest` are ENTRY_DTYPE, ascending producer id. `older` is the state at `offset`.
     """
     place = np.searchsorted(latest["producer_id"], older["producer_id"])
     is_there = place < latest.size
@@ -224,10 +223,12 @@ def is_followed(older: np.ndarray, latest: np.ndarray, offset: int) -> np.ndarra
 
 
 def _may_follow(older: np.ndarray, later: np.ndarray, offset: int) -> np.ndarray:
-    """Return the mask of pairs (of one producer each) whose fields are the same, or set by a batch from `offset` on.
+    """Return the mask of producers whose change from `older` to `later` batches from `offset` on may explain.
 
-    The rules are those of ProducerAppendInfo: only a marker of another epoch empties the last batch, only a marker ends
-    a transaction, and after a marker the coordinator epoch is known.
+    The arrays are ENTRY_DTYPE, and have one entry per producer in the same order.
+
+    Kafka's rules are in ProducerAppendInfo. A marker with a new epoch removes the last batch. Only a marker ends a
+    transaction. A marker sets the coordinator epoch.
     """
     had_marker = later["coordinator_epoch"] >= 0
     same_batch = older["last_offset"] == later["last_offset"]

@@ -1,8 +1,8 @@
-"""Compare a local log with remote storage by bytes: a diverged clone has the same ids, epochs and offsets.
+"""Check by bytes that a local log and its remote segments are one log.
 
-Each batch has its own CRC, so two diverged logs never agree again. It is enough to compare the last batch of the newest
-remote segment whose end the local log holds, wherever the local log rolled, because no batch spans two segments. That
-takes a few bytes of the local file and one request.
+A diverged clone of a log has the same topic id, epochs and offsets, but other batches. After the divergence no two
+batches have the same CRC. So one batch decides: the last of the newest remote segment whose end offset the local log
+contains. The comparison reads a few bytes of the local file and makes one request.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _OVERHEAD = 12  # bytes of base offset and length, which the length does not cou
 
 @dataclass(frozen=True, slots=True)
 class _Batch:
-    """The header of a batch, and its size in bytes."""
+    """The header of a batch, and the size of the batch in bytes."""
 
     header: bytes
     size: int
@@ -38,7 +38,7 @@ class _Batch:
 
     @property
     def end_offset(self) -> int:
-        """Return the exclusive end; the offset of a batch of magic 0 or 1 is that of its last record."""
+        """Return the exclusive end offset. For magic 0 and 1, the base offset field has the last record's offset."""
         base, _, magic, _, _, delta = _HEADER.unpack(self.header)
         return int(base + (delta if magic > 1 else 0)) + 1
 
@@ -46,15 +46,16 @@ class _Batch:
 def check_same_log(
     location: RemoteLocation, segments: Sequence[RemoteSegment], filesystem: FileSystem, partition: Partition
 ) -> None:
-    """Compare the newest remote segment whose end the local log holds; one request, none without such a segment.
+    """Compare the last batch of the newest remote segment whose end offset the local log contains.
 
-    Nothing is compared if the local file is damaged or cannot be read: the replay of the log reports that.
+    One request is made. If the local file is damaged or cannot be read, nothing is compared: the replay reports that
+    damage.
 
     Args:
-        segments: complete ones, in ascending start offset.
+        segments: complete segments, in ascending start offset.
 
     Raises:
-        DivergedLogError: they are segments of two logs.
+        DivergedLogError: the remote segment and the local segment are from two logs.
         CorruptDataError: a chunk of the remote segment is damaged.
     """
     for segment in _readable_newest_first(segments, partition):
@@ -68,7 +69,7 @@ def check_same_log(
 
 
 def _readable_newest_first(segments: Iterable[RemoteSegment], partition: Partition) -> list[RemoteSegment]:
-    """Return the segments of the partition's lineage that the plugin did not encrypt."""
+    """Return the unencrypted segments of the partition's lineage, newest first."""
     epochs = partition.leader_epochs or ()
     own = (each for each in segments if not each.is_encrypted and each.facts.is_of(epochs))
     return sorted(own, key=lambda each: (each.end_offset, each.attempt), reverse=True)
@@ -88,7 +89,7 @@ def _check_same_batch(location: RemoteLocation, segment: RemoteSegment, local: S
         raise DivergedLogError(
             f"{local.log.path}: its batch before offset {segment.end_offset} is not the last one of "
             f"{location.log_uri(segment.metadata)}: {_said(batch.header)} here, {_said(remote)} there",
-            hint="two logs with one topic id: tier from the replica whose log is in remote storage, and give a clone "
+            hint="two logs have one topic id: tier from the replica whose log is in remote storage, and give a clone "
             "another --remote",
         )
 
@@ -101,10 +102,10 @@ def _said(header: bytes) -> str:
 
 
 def _last_batch(filesystem: FileSystem, local: Segment, end: int) -> _Batch | None:
-    """Return the last batch below `end`; None if the file is damaged, cannot be read, or ends before."""
+    """Return the last batch below `end`; None if the file is damaged, unreadable or ends below `end`."""
     try:
         with filesystem.open(local.log.path) as file:
-            # The index may be damaged, too.
+            # If the offset index is damaged, read the file from its first byte.
             for position in sorted({_begin(filesystem, local, end), 0}, reverse=True):
                 if (found := _walk(file, local, position, end)) is not None:
                     return found
@@ -114,7 +115,7 @@ def _last_batch(filesystem: FileSystem, local: Segment, end: int) -> _Batch | No
 
 
 def _walk(file: BinaryIO, local: Segment, position: int, end: int) -> _Batch | None:
-    """Return the last batch from a position on that begins below `end`, if the batches lie end to end up to there."""
+    """Return the last batch below `end`, from a position on. Return None if the batches are not contiguous."""
     last: _Batch | None = None
     while position < local.log.size:
         file.seek(position)
@@ -132,7 +133,7 @@ def _walk(file: BinaryIO, local: Segment, position: int, end: int) -> _Batch | N
 
 
 def _begin(filesystem: FileSystem, local: Segment, end: int) -> int:
-    """Return the position of a batch near the end, by the offset index; 0 without a sound one."""
+    """Return the position of a batch near `end` from the offset index; 0 if the index is missing or damaged."""
     if local.offset_index is None:
         return 0
     try:

@@ -1,4 +1,4 @@
-"""The bytes of a remote segment: as they are stored, and as the segment file that they are of."""
+"""Fetch the segment file of a remote segment. Chunks that the Aiven plugin compressed are decompressed."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ FETCH_SIZE = 8 << 20
 
 
 def fetch_segment(store: ObjectStore, layout: Layout, metadata: RemoteLogSegmentMetadata) -> Iterator[bytes]:
-    """Bytes of the segment file, in pieces of at most 8 MiB.
+    """Yield the stored bytes of an uncompressed segment file, in pieces of at most 8 MiB.
 
     Raises:
-        CorruptDataError: the object ends early.
+        CorruptDataError: the log object is shorter than the segment.
     """
     yield from _fetch(store, layout.log_key(metadata), metadata.segment_size)
 
@@ -47,7 +47,7 @@ def _fetch(store: ObjectStore, key: str, size: int) -> Iterator[bytes]:
 
 
 def fetch_range(store: ObjectStore, copy: RemoteSegment, position: int, length: int) -> bytes:
-    """Return a range of a segment file. If the plugin compressed it, fetch the chunks that hold the range.
+    """Return `length` bytes of a segment file from byte `position` on; fewer at its end.
 
     Raises:
         CorruptDataError: a chunk is damaged.
@@ -65,12 +65,11 @@ def fetch_range(store: ObjectStore, copy: RemoteSegment, position: int, length: 
 
 
 def fetch_log(store: ObjectStore, copy: RemoteSegment, file: BinaryIO, stop: Event | None = None) -> None:
-    """Write a copy's segment file to `file`; chunks that the plugin compressed are decompressed.
+    """Write the segment file of a remote segment to `file`.
 
     Raises:
-        CorruptDataError: the object ends early, the store gave other bytes than it was given, by its own checksum; or a
-            chunk is damaged.
-        TransientError: `stop` was set meanwhile.
+        CorruptDataError: the log object ends early, contradicts its stored checksum or has a damaged chunk.
+        TransientError: another thread set `stop`.
         OSError: the file cannot be written.
     """
     key = copy.layout.log_key(copy.metadata)
@@ -83,38 +82,41 @@ def fetch_log(store: ObjectStore, copy: RemoteSegment, file: BinaryIO, stop: Eve
     found = store.head(key)
     if found is not None and found.crc32c not in (None, crc):
         raise CorruptDataError(
-            f"{store.uri}{key}: content has CRC {crc:08x}, {found.crc32c:08x} was stored with it",
-            hint="read it again; if it recurs the object is damaged: --without SEGMENT_ID takes another copy, if any",
+            f"{store.uri}{key}: content has CRC {crc:08x}, CRC {found.crc32c:08x} was stored with it",
+            hint="run the same command again; if the error recurs, use another segment, if any: --without SEGMENT_ID",
             key=key,
         )
 
 
 def fetch_into(folder: Path, store: ObjectStore, copy: RemoteSegment) -> Segment:
-    """Write a copy's segment file into a folder.
+    """Write the segment file of a remote segment into a folder.
 
     Raises:
         CorruptDataError: see `fetch_log`.
-        UsageError, NoSpaceError: it cannot be written; see `cannot_write`.
+        UsageError, NoSpaceError: the file cannot be written; see `cannot_write`.
     """
     return _written_into(folder, copy.start_offset, copy.end_offset, partial(fetch_log, store, copy))
 
 
 def fetched_segment(store: ObjectStore, copy: RemoteSegment) -> AbstractContextManager[Segment]:
-    """Give a copy's segment file, in a temporary folder that goes with the context.
+    """Return a context with the segment file in a temporary folder, which the exit deletes.
 
     Raises:
-        CorruptDataError: the log is gone, ends early or is damaged; see `fetch_log`.
-        UsageError, TransientError: it cannot be written; see `cannot_write`.
+        CorruptDataError: the log object does not exist; see also `fetch_log`.
+        UsageError, NoSpaceError: the file cannot be written; see `cannot_write`.
     """
     return _fetched(copy.start_offset, copy.end_offset, partial(fetch_log, store, copy))
 
 
 def fetched_log(store: ObjectStore, attempt: SegmentObjects) -> AbstractContextManager[Segment]:
-    """Give the log object of an attempt, which has one, as a segment file with an unknown end; no manifest is read.
+    """Return a context with the log object as a segment file, whose end offset is unknown. No manifest is read.
+
+    Args:
+        attempt: objects that include the log object.
 
     Raises:
-        CorruptDataError: the log is gone, or ends early.
-        UsageError, NoSpaceError: it cannot be written; see `cannot_write`.
+        CorruptDataError: the log object does not exist or ends early.
+        UsageError, NoSpaceError: the file cannot be written; see `cannot_write`.
     """
     log = attempt.log
     assert log is not None
@@ -132,7 +134,7 @@ def _fetched(start: int, end: int | None, write: Callable[[BinaryIO], None]) -> 
 
 
 def _written_into(folder: Path, start: int, end: int | None, write: Callable[[BinaryIO], None]) -> Segment:
-    """Return the segment whose log `write` puts into a new file of a folder."""
+    """Create the segment file in a folder with the content that `write` writes."""
     path = folder / f"{start:020d}.log"
     try:
         with path.open("xb") as file:
@@ -143,7 +145,7 @@ def _written_into(folder: Path, start: int, end: int | None, write: Callable[[Bi
 
 
 def _chunks(store: ObjectStore, copy: RemoteSegment) -> Iterator[tuple[bytes, Iterable[bytes]]]:
-    """Yield the bytes of a chunk as they are stored, and its bytes of the segment file in pieces, in order."""
+    """Yield each chunk in order: the stored bytes, and the decompressed bytes in pieces."""
     if copy.chunks is None:
         for data in fetch_segment(store, copy.layout, copy.metadata):
             yield data, (data,)
@@ -164,6 +166,6 @@ def _decompressed(store: ObjectStore, key: str, chunk: chunk_index.Chunk, stored
     except ValueError as error:
         raise CorruptDataError(
             f"{store.uri}{key}: the chunk at byte {chunk.position}: {error}",
-            hint="the object is damaged: --without SEGMENT_ID takes another copy, if any",
+            hint="use another segment with these offsets, if any: --without SEGMENT_ID",
             key=key,
         ) from error

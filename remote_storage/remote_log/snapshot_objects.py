@@ -1,8 +1,8 @@
-"""Producer snapshots as objects, and the manifest of them that a run writes.
+"""Producer snapshots as objects, and the snapshot manifest that a run writes.
 
-A snapshot object holds the bytes of a `.snapshot` file. Two places hold the facts that those bytes lack: the object's
-user metadata (`tiersnap-…`, if the store keeps any), and the run's manifest of the partition, which is written after
-all its snapshots. The manifest is one line of JSON:
+A snapshot object contains the bytes of a `.snapshot` file. Further facts are in the object's user metadata
+(`tiersnap-…`), if the store keeps any. They are also in the snapshot manifest, which a run writes after all snapshots
+of a partition. The manifest is one line of JSON:
 
     version            1
     tool               "tiersnap 0.1.0"
@@ -13,9 +13,9 @@ all its snapshots. The manifest is one line of JSON:
         size, crc32c     bytes, and CRC-32C of all of them as 8 hex digits
         entries          producers
         provenance       BROKER, COMPUTED, or COMPUTED_FROM_ and where (Provenance)
-        foldStartOffset  first offset that was folded into it; null for BROKER, which does not record it
+        foldStartOffset  first offset that was replayed into the snapshot; null for BROKER
 
-It does not depend on the clock, so the same run writes the same bytes again.
+The manifest contains no time, so the same run writes the same bytes again.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class SnapshotManifest(StoredObject, frozen=True, kw_only=True):
     """The snapshots of one partition that one run wrote or found."""
 
     what = "a snapshot manifest"
-    limit = 64 << 20  # a snapshot is about 130 bytes of it
+    limit = 64 << 20  # about 130 bytes per snapshot
     hint = "move it away; tiersnap run --source LOGDIR --remote URI --warehouse OTHER --apply writes another"
 
     tool: str
@@ -75,7 +75,7 @@ class SnapshotManifest(StoredObject, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, partition: TopicIdPartition, run_id: str, snapshots: Iterable[SnapshotRecord]) -> Self:
-        """Return the manifest of this version of tiersnap."""
+        """Return a manifest in the form of this version of tiersnap."""
         return cls(
             tool=TOOL,
             run_id=run_id,
@@ -90,15 +90,15 @@ def list_manifests(store: ObjectStore, partition: TopicIdPartition) -> Iterator[
     """Yield the snapshot manifests of a partition, by run id.
 
     Raises:
-        CorruptDataError: one cannot be read.
+        CorruptDataError: a manifest cannot be read.
     """
     for found in manifest_objects(store, partition):
-        with suppress(ObjectNotFoundError):  # another run removed it since
+        with suppress(ObjectNotFoundError):  # another run deleted the manifest since
             yield _read_manifest(store, found)
 
 
 def manifest_objects(store: ObjectStore, partition: TopicIdPartition) -> Iterator[ObjectInfo]:
-    """List the objects of the snapshot manifests of a partition, by run id."""
+    """Yield the objects of a partition's snapshot manifests, by run id."""
     for found in store.list(keys.partition_snapshots(partition)):
         parsed = keys.recognise(found.key)
         if parsed is not None and parsed.kind is KeyKind.SNAPSHOT_MANIFEST:
@@ -108,12 +108,12 @@ def manifest_objects(store: ObjectStore, partition: TopicIdPartition) -> Iterato
 def readable_manifests(
     store: ObjectStore, listed: Iterable[ObjectInfo]
 ) -> Iterator[tuple[ObjectInfo, SnapshotManifest]]:
-    """Yield the readable snapshot manifests with their objects, and warn of each damaged one."""
+    """Yield each readable snapshot manifest with its object. Log a warning for each damaged one."""
     for found in listed:
         try:
             yield found, _read_manifest(store, found)
         except ObjectNotFoundError:
-            continue  # another run removed it since
+            continue  # another run deleted the manifest since
         except CorruptDataError as error:
             _log.warning("passed over: %s", error.message)
 
@@ -123,7 +123,7 @@ def _read_manifest(store: ObjectStore, found: ObjectInfo) -> SnapshotManifest:
 
 
 def list_snapshots(store: ObjectStore, partition: TopicIdPartition) -> Iterator[int]:
-    """Yield the exclusive end offsets of a partition's snapshot objects, ascending."""
+    """Yield the exclusive snapshot offsets of a partition's snapshot objects, ascending."""
     for found in store.list(keys.partition_snapshots(partition)):
         parsed = keys.recognise(found.key)
         if parsed is not None and parsed.kind is KeyKind.SNAPSHOT and parsed.offset is not None:
@@ -131,10 +131,10 @@ def list_snapshots(store: ObjectStore, partition: TopicIdPartition) -> Iterator[
 
 
 def read_snapshot(store: ObjectStore, partition: TopicIdPartition, offset: int) -> bytes | None:
-    """Return the bytes of the snapshot at an exclusive end offset, None without such an object.
+    """Return the bytes of the snapshot object at an exclusive offset, None without such an object.
 
     Raises:
-        CorruptSnapshotError: a broker could not read them.
+        CorruptSnapshotError: the bytes are not a snapshot that a broker can read.
     """
     key = keys.snapshot(partition, offset)
     try:

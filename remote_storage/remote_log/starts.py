@@ -1,4 +1,4 @@
-"""Find a log's producer state in remote storage: by a claim, or by the rule of remote_state."""
+"""Find a log's producer state in remote storage: from a claimed snapshot, or by the rule of remote_state.py."""
 
 from __future__ import annotations
 
@@ -38,16 +38,16 @@ def state_at(
     *,
     unbelieved: Collection[str] = (),
 ) -> RemoteState:
-    """Return the state of a log at an offset, as its remote segments tell it.
+    """Return the producer state of a log at an exclusive offset, from its remote segments.
 
-    They are read as far back as producers live, by the segments' largest timestamps, and further only where that does
-    not decide: manifests and snapshots, whole the segment of the snapshot that is believed, and those behind it.
+    The first search ignores segments whose largest timestamp is older than every active producer. If it fails, a
+    second search takes all segments. Whole segments are read from the trusted snapshot up to the offset.
 
     Args:
-        unbelieved: ids of segments whose snapshots start nothing.
+        unbelieved: ids of segments whose snapshots start no replay.
 
     Raises:
-        UnknownStateError: they do not tell it.
+        UnknownStateError: remote storage does not determine the state.
         TransientError, RemoteStorageError: remote storage does not answer, or refuses.
     """
 
@@ -63,17 +63,16 @@ def state_at(
             raise
         found = found_since(None)
     for why in found.refused:
-        _log.warning("%s: %s: computed from the remote segments before it", partition.name, why)
+        _log.warning("%s: %s: the state is computed from earlier remote segments", partition.name, why)
     return found
 
 
 def living_producers(
     location: RemoteLocation, partition: PartitionLog, offset: int, expiry: BrokerExpiry
 ) -> np.ndarray:
-    """Return ids, ascending, of producers that live, of all that remote snapshots at `offset` and below know.
+    """Return the ascending ids of active producers in the remote snapshots at or below an offset.
 
-    Read are the manifests and snapshots of the segments that may have a record as late as producers live. A snapshot
-    that cannot be read knows nobody.
+    Segments with only expired records are not read. A damaged snapshot adds no producer.
 
     Raises:
         TransientError, RemoteStorageError: remote storage does not answer, or refuses.
@@ -93,12 +92,12 @@ def living_producers(
 
 
 def find_start(store: ObjectStore, partition: TopicIdPartition, copies: Iterable[ListedCopy]) -> ClaimedStart | None:
-    """Return the start of the first copy whose claim vouches for its snapshot, None where none does.
+    """Return the first snapshot that the claim of its remote segment marks as trusted; None without one.
 
-    It costs a request a copy.
+    Each segment costs one request until one is found.
 
     Args:
-        copies: finished ones, those to be asked first in front.
+        copies: finished remote segments, the preferred ones first.
     """
     for copy in copies:
         segment = ClaimedSegment(partition, copy.base_offset, copy.leader_epochs[-1][0])
@@ -113,11 +112,11 @@ def find_start(store: ObjectStore, partition: TopicIdPartition, copies: Iterable
 
 
 def read_start(location: RemoteLocation, partition: TopicIdPartition, start: ClaimedStart) -> bytes:
-    """Return the snapshot.
+    """Return the bytes of the producer snapshot that `start` names.
 
     Raises:
-        SnapshotChangedError: it is gone; the next look may find another start.
-        CorruptDataError: it is another one than the claim says.
+        SnapshotChangedError: the snapshot was deleted; `find_start` may find another.
+        CorruptDataError: the checksum differs from the claim's.
     """
     metadata = metadata_of(partition, start.segment_id, start.segment_base_offset, start.snapshot_offset)
     name = f"{location.log_uri(metadata)}: producer snapshot"

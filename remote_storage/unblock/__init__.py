@@ -1,1 +1,1 @@
-"""Free partitions whose copy task is stuck, while their broker runs."""
+"""Free partitions whose copy task is stuck, without a restart of the broker."""

@@ -1,8 +1,8 @@
-"""The plan and the outcome of freeing one stuck partition."""
+"""The plan and the result of `unblock` for one stuck partition."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
 from tiersnap.remote_storage.cluster.copy_progress import CopyProgress, Watched
@@ -24,41 +24,42 @@ _PROBLEMS = {
 
 @dataclass
 class Freeing:
-    """A partition's plan and outcome."""
+    """The plan and the result for one stuck partition."""
 
     stuck: StuckPartition
-    tier: int = 0  # segments after the brokers' last remote segment that tiersnap uploaded, or may upload
-    publish: int = 0  # finished segments that brokers do not know
-    next_offset: int = 0  # end of the remote log after their publication; exclusive
+    tier: int = 0  # number of segments from `stuck.next_offset` on that tiersnap uploaded; in a plan, would upload
+    publish: int = 0  # number of segments that tiersnap published; in a plan, would publish
+    next_offset: int = 0  # exclusive end of the remote log after the publication
     end: End = End.PLANNED
     reason: str = ""
     hint: str = ""
     waits_for: Verdict | None = None  # verdict of the first segment that cannot be uploaded
-    refusal: TiersnapError | None = None  # why uploaded segments may not be published
+    refusal: TiersnapError | None = None  # the error that forbids publishing uploaded segments
     failure: TransientError | None = None  # a failed request to remote storage during the upload
-    is_published: bool = False  # its records, if any, were written and read back
+    is_published: bool = False  # whether the records were written and read back
 
     @property
     def name(self) -> tuple[str, int]:
-        """Return topic and partition number."""
+        """Return topic name and partition number."""
         return self.stuck.partition.topic, self.stuck.partition.partition
 
     def needs_restart(self, reason: str) -> None:
-        """Record that the cluster refuses to disable copying, so that the leader must be restarted."""
+        """Set the end RESTART: the cluster refuses to disable copying, so the leader must be restarted."""
         self.end, self.reason = End.RESTART, reason
-        self.hint = "restart the leader after this: its copier then goes on behind what was published"
+        self.hint = "restart the leader now: its copy task then continues after the published segments"
 
     def plan(self, readiness: Iterable[Readiness], plan: PublishPlan | None, planned: Collection[int] = ()) -> None:
-        """Set the plan from the uploaded segments and the plan of their publication.
+        """Set the counts and the end from the uploaded segments and their publication plan.
 
         Args:
             readiness: the readiness of the partition's segments.
-            planned: base offsets of the segments that --apply would upload and then publish; none with --apply.
+            plan: the publication plan; None if there is none.
+            planned: base offsets of segments that --apply would upload and publish; empty with --apply.
         """
         if self.stuck.hung is not None and not self.reason:
             self.reason = self.stuck.hung.says()
         segments = tuple(readiness)
-        ahead = sum(base >= self.stuck.next_offset for base in planned)
+        ahead = self._count_ahead(planned)
         self.tier = ahead + self._count_done(segments)
         if plan is not None:
             self.take(plan)
@@ -70,32 +71,42 @@ class Freeing:
             self._block(self._first_waiting(segments, planned))
 
     def _first_waiting(self, segments: Iterable[Readiness], uploads: Collection[int]) -> Readiness | None:
-        """Return the first segment that is not in remote storage, not passed by, and not planned in `uploads`."""
-        left = (each for each in segments if each.verdict not in IN_REMOTE_STORAGE and each.base_offset not in uploads)
-        waiting = (each for each in left if not self._is_passed_by(each))
+        """Return the first segment that is neither in remote storage nor in `uploads`."""
+        waiting = self._waiting(segments, uploads)
         return min(waiting, key=lambda each: each.base_offset, default=None)
 
+    def _waiting(self, segments: Iterable[Readiness], uploads: Collection[int]) -> Iterator[Readiness]:
+        for each in segments:
+            is_sent = each.verdict in IN_REMOTE_STORAGE or each.base_offset in uploads
+            if not is_sent and not self._is_passed_by(each):
+                yield each
+
     def _count_done(self, segments: Iterable[Readiness]) -> int:
-        """Return the number of segments in remote storage from the next offset on."""
-        done = (each.base_offset for each in segments if each.verdict in IN_REMOTE_STORAGE)
-        return sum(base >= self.stuck.next_offset for base in done)
+        """Return the number of segments in remote storage from `stuck.next_offset` on."""
+        return self._count_ahead(each.base_offset for each in segments if each.verdict in IN_REMOTE_STORAGE)
+
+    def _count_ahead(self, bases: Iterable[int]) -> int:
+        return sum(base >= self.stuck.next_offset for base in bases)
 
     def _block(self, first: Readiness | None) -> None:
-        """Record that nothing can be published, because `first` is not uploaded, or could not be for now."""
+        """Set the end BLOCKED with the reason of the first missing segment, or REFUSED after a failed request."""
         if self.failure is not None:
             self.refuse(self.failure)
             return
         self.end = End.BLOCKED
-        self.reason = f"{first.verdict}: {first.reason}" if first else "nothing is left to tier"
-        self.waits_for, self.hint = (first.verdict, first.next_step) if first else (None, "")
+        if first is None:
+            self.reason, self.waits_for, self.hint = "nothing is left to tier", None, ""
+            return
+        self.reason = f"{first.verdict}: {first.reason}"
+        self.waits_for, self.hint = first.verdict, first.next_step
 
     def refuse(self, refusal: TiersnapError) -> None:
-        """Record that uploaded segments may not be published."""
+        """Set the end REFUSED with an error that forbids publishing uploaded segments."""
         self.end, self.reason, self.hint = End.REFUSED, refusal.message, refusal.hint
         self.refusal = refusal
 
     def interrupt(self, error: TiersnapError) -> None:
-        """Record that an error ended the run before this partition was concluded; the error has the hint."""
+        """Set the end after an error that ended the run. The error itself carries the hint."""
         if self.end is End.PLANNED and self.is_published:
             self.end, self.reason = End.UNWATCHED, error.message
         elif self.end in (End.PLANNED, End.RESTART) and not self.is_published:
@@ -104,54 +115,63 @@ class Freeing:
 
     @property
     def problem(self) -> Problem | None:
-        """Return why the partition is not freed; None if it is, or will be."""
-        return self.refusal if self.end is End.REFUSED else _PROBLEMS.get(self.end)
+        """Return why the partition is not freed; None if it is freed, or if a plan would free it."""
+        if self.end is End.REFUSED:
+            return self.refusal
+        return _PROBLEMS.get(self.end)
 
     def take(self, plan: PublishPlan) -> None:
-        """Record the number of published (or planned) segments, and the end of the remote log with them."""
+        """Set `publish` and `next_offset` from a publication plan."""
         self.publish = len(plan.to_tell)
         self.next_offset = self._end_of(plan, TO_BE_TOLD | KNOWN_TO_BROKERS)
 
     def skip_freed_by_others(self, plan: PublishPlan) -> None:
-        """Record that others freed the partition: publish nothing; the copy task continues after their segments."""
+        """Set the counts of a partition that a restart or another run freed: nothing is published."""
         self.publish, self.next_offset = 0, self._end_of(plan, KNOWN_TO_BROKERS)
         if self.end is End.RESTART:
-            self.end, self.reason, self.hint = End.FREED, "the copier goes on: others freed it", ""
+            self.end, self.reason, self.hint = (
+                End.FREED,
+                "the copy task continues: a restart or another run freed it",
+                "",
+            )
 
     def _must_look(self, plan: PublishPlan | None) -> bool:
-        """Return whether the copy task may not have seen segments that others published, now or earlier."""
+        """Return whether the copy task may not have read the records of published segments."""
         is_done = plan is not None and self._end_of(plan, KNOWN_TO_BROKERS) > self.stuck.next_offset
         return is_done or self.stuck.has_not_looked
 
     def _end_of(self, plan: PublishPlan, actions: Collection[PublishAction]) -> int:
-        """Return the exclusive end of the remote log with a plan's segments of `actions`.
+        """Return the exclusive end of the remote log, given a plan's segments with these actions.
 
-        `stuck.next_offset` counts the segments of this log that brokers knew when the partition was found stuck.
+        Segments that were known when the partition was found stuck count in `stuck.next_offset`.
         """
-        ends = [
-            each.metadata.end_offset + 1
-            for each in plan.segments
-            if each.action in actions
-            and (each.action is not PublishAction.KNOWN or each.metadata.id.segment_id not in self.stuck.seen)
-        ]
-        return max([self.stuck.next_offset, *ends])
+        end = self.stuck.next_offset
+        for each in plan.segments:
+            was_seen = each.action is PublishAction.KNOWN and each.metadata.id.segment_id in self.stuck.seen
+            if each.action in actions and not was_seen:
+                end = max(end, each.metadata.end_offset + 1)
+        return end
 
     def _is_passed_by(self, segment: Readiness) -> bool:
         return segment.verdict == Verdict.GAP_IN_REMOTE and segment.base_offset < self.stuck.next_offset
 
     def watched(self, cache: MetadataCache) -> Watched:
-        """Return the copy task to watch, with the segments that the records name now."""
+        """Return the copy task to watch, with the segment ids in the records now."""
         return Watched(self.stuck.partition, self.next_offset, frozenset(cache.segments(self.stuck.partition)))
 
     def conclude(self, progress: CopyProgress) -> None:
-        """Set the end by the progress of the copy task; FAILING changes nothing."""
+        """Set the end from the progress of the copy task. FAILING changes nothing."""
         if progress is CopyProgress.STUCK_AHEAD:
-            self.end, self.reason = End.STUCK_AHEAD, f"the copier has gone on and fails at offset {self.next_offset}"
-            self.hint = "run the same command again once that segment is READY; tiersnap scan says what it lacks"
+            self.end, self.reason = (
+                End.STUCK_AHEAD,
+                f"the copy task has continued and fails at offset {self.next_offset}",
+            )
+            self.hint = "run the same command again once that segment is READY; tiersnap scan prints the reason"
             if self.failure is not None:
                 self.reason, self.hint = f"{self.reason}: {self.failure.message}", self.failure.hint
+        elif progress is CopyProgress.MOVED_ON:
+            self.end, self.reason = End.FREED, "the copy task continues"
         elif progress is not CopyProgress.FAILING:
-            gone_on = progress is CopyProgress.MOVED_ON
-            self.end = End.FREED
-            quiet = "nothing is left to copy" if self.stuck.hung is None else "the copy task begins anew"
-            self.reason = "the copier goes on" if gone_on else f"{quiet}, and nothing fails"
+            self.end, self.reason = End.FREED, "nothing is left to copy, and nothing fails"
+            if self.stuck.hung is not None:
+                self.reason = "the copy task starts again, and nothing fails"

@@ -1,7 +1,7 @@
-"""Release stuck partitions after the upload: disable copying, publish, enable copying, and watch the copy tasks.
+"""Free stuck partitions after the upload: disable copying, publish, enable copying, and watch the copy tasks.
 
-Segments are published while copying is disabled, after the records were read again. A restart, a new leader or another
-run may have freed the copy task since it was found stuck; even then no segment becomes visible twice.
+Segments are published while copying is disabled. The records are read again before that, because a restart, a new
+leader or another run may have freed the copy task. So no offsets become visible twice.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 
 from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.cluster.copy_progress import quiet_seconds, watch
@@ -34,32 +35,32 @@ Plans = Mapping[TopicPartition, PublishPlan]
 
 @dataclass
 class ReleaseTopics:
-    """The topics of some stuck partitions."""
+    """Frees the stuck partitions, topic by topic."""
 
     cluster: Cluster
     metadata_topic: MetadataTopic
     reader: MetadataReader
     lineage: Lineage
     paused: PausedTopics
-    freeings: Sequence[Freeing]  # the partitions; their plans and ends are set here
-    segments: Sequence[RemoteLogSegmentMetadata]  # finished remote segments of their partitions
+    freeings: Sequence[Freeing]  # one per partition; the methods set plans and ends in them
+    segments: Sequence[RemoteLogSegmentMetadata]  # finished remote segments of these partitions
     broker_id: int | None  # broker id in records; None for each partition's leader
     talk: Callable[[str], None]  # reports progress
-    remote: Sequence[str] = ("URI",)  # options that name the location, for commands in hints
+    remote: Sequence[str] = ("URI",)  # words of the location (RemoteLocation.words), for commands in hints
     attempts: ComparedAttempts = NOTHING_READ  # earlier copy attempts, compared with the log
 
     def ask_settings(self) -> None:
-        """Ask the cluster whether copying may be disabled and enabled.
+        """Ask the cluster whether tiersnap may disable and enable copying.
 
-        If the cluster refuses that for a topic, its partitions need a restart of their leaders. If another user has
-        disabled copying, the partitions are refused.
+        If the cluster refuses that for a topic, the leaders of its partitions must be restarted. If another user
+        disabled copying of a topic, its partitions are refused.
 
         Raises:
-            UnblockHeldError: another run held a topic for longer than it should take.
+            UnblockHeldError: another run holds a topic, and did not end within the time of a normal run.
         """
         for topic in sorted({each.name[0] for each in self.freeings}):
             try:
-                self.paused.check([each.stuck.partition for each in self._of(topic)])
+                self.paused.check(self._partitions(topic))
             except CopyingOffError as refusal:
                 for each in self._of(topic):
                     each.refuse(refusal)
@@ -68,7 +69,7 @@ class ReleaseTopics:
                     each.needs_restart(refused.message)
 
     def plan(self, freeings: Iterable[Freeing]) -> dict[TopicPartition, PublishPlan]:
-        """Read the newest records, and plan the publication of the partitions."""
+        """Read the newest records, and return the plans of the partitions by topic and partition number."""
         stuck = {each.stuck.partition for each in freeings}
         wanted = by_partition(each for each in self.segments if each.id.topic_id_partition in stuck)
         cache, attempts = self.reader.read_to_end(), self.attempts
@@ -88,21 +89,22 @@ class ReleaseTopics:
             doubts=doubts,
             remote=self.remote,
         )
-        return {(plan.partition.topic, plan.partition.partition): plan for plan in plans}
+        return {_name_of(plan): plan for plan in plans}
 
     def run(self, plans: Plans) -> None:
-        """Publish, with copying disabled if the cluster permits that, and watch until the copy tasks continue.
+        """Publish the plans while copying is disabled, and watch until the copy tasks continue.
+
+        If the cluster refuses to disable copying, the plans are published without that.
 
         Raises:
-            StillStuckError: copy tasks still fail at published segments; the saved configs of their topics stay.
-            UnblockHeldError: another run held a topic for longer than it should take.
-            SettingsAsideError: a broker refuses the saved configs of a topic; they stay saved.
+            StillStuckError: copy tasks still fail at published segments. Saved configs of their topics are kept.
+            UnblockHeldError: another run holds a topic, and did not end within the time of a normal run.
+            SettingsAsideError: a broker refuses the saved configs of a topic. The saved configs are kept.
         """
-        self._publish([each for each in self.freeings if each.end is End.RESTART], plans)
-        pending = [topic for topic in self.paused.checked if self._planned(topic)]
-        _log.debug("topics whose copying is switched off and on: %s", pending)
-        leaders = [each.stuck.leader for topic in pending for each in self._planned(topic)]
-        quiet = quiet_seconds(self.cluster, leaders)
+        self._publish(self._with_end(End.RESTART, self.freeings), plans)
+        pending = list(filter(self._planned, self.paused.checked))
+        _log.debug("topics whose copying is disabled and enabled: %s", pending)
+        quiet = quiet_seconds(self.cluster, [each.stuck.leader for each in self._planned_of(pending)])
         try:
             for topic in pending:
                 self._pause(topic)
@@ -122,7 +124,7 @@ class ReleaseTopics:
             self.reader.read_to_end()
 
         try:
-            self.paused.while_paused([each.stuck.partition for each in self._of(topic)], publish)
+            self.paused.while_paused(self._partitions(topic), publish)
         except CopyingOffError as refusal:
             for each in self._planned(topic):
                 each.refuse(refusal)
@@ -141,22 +143,37 @@ class ReleaseTopics:
                 freeing.take(plan)
                 mine.append(plan)
         publish_plans(self.metadata_topic, self.reader, mine, self.broker_id)
-        written = {(plan.partition.topic, plan.partition.partition) for plan in mine}
+        written = set(map(_name_of, mine))
         for freeing in self.freeings:
             freeing.is_published |= freeing.name in written
 
     def _watch(self, topics: Iterable[str], *, quiet: float) -> list[str]:
-        """Watch the copy tasks of topics; return the topics with a copy task that fails at published segments."""
-        freeings = [each for topic in topics for each in self._planned(topic)]
+        """Watch the copy tasks of topics. Return the topics whose copy task fails at published segments."""
+        freeings = self._planned_of(topics)
         if freeings:
-            self.talk(f"waiting up to {quiet:.0f} s for the copiers to go on")
-        found = watch(self.reader, [each.watched(self.reader.cache) for each in freeings], quiet)
+            self.talk(f"waiting up to {quiet:.0f} s until the copy tasks continue")
+        cache = self.reader.cache
+        found = watch(self.reader, [each.watched(cache) for each in freeings], quiet)
         for each in freeings:
             each.conclude(found[each.stuck.partition])
-        return [topic for topic in topics if self._planned(topic)]
+        return list(filter(self._planned, topics))
 
     def _of(self, topic: str) -> list[Freeing]:
         return [each for each in self.freeings if each.name[0] == topic]
 
+    def _partitions(self, topic: str) -> list[TopicIdPartition]:
+        return [each.stuck.partition for each in self._of(topic)]
+
     def _planned(self, topic: str) -> list[Freeing]:
-        return [each for each in self._of(topic) if each.end is End.PLANNED]
+        return self._with_end(End.PLANNED, self._of(topic))
+
+    def _planned_of(self, topics: Iterable[str]) -> list[Freeing]:
+        return list(chain.from_iterable(map(self._planned, topics)))
+
+    @staticmethod
+    def _with_end(end: End, freeings: Iterable[Freeing]) -> list[Freeing]:
+        return [each for each in freeings if each.end is end]
+
+
+def _name_of(plan: PublishPlan) -> TopicPartition:
+    return plan.partition.topic, plan.partition.partition

@@ -1,4 +1,4 @@
-"""Free partitions whose copy task is stuck while their broker runs: find, upload, and release them (release)."""
+"""Free stuck partitions: find them, upload their segments, and release them with release.py."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tiersnap.remote_storage.cluster.stuck import find_stuck, tiered_topics
 from tiersnap.remote_storage.cluster.topics import led_partitions
 from tiersnap.remote_storage.locks.saved_configs import SavedConfigsStore
 from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache
-from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition, name_of
+from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, TopicIdPartition, name_of
 from tiersnap.remote_storage.publish.location_evidence import ProvePlace
 from tiersnap.remote_storage.publish.location_proof import PlaceProof
 from tiersnap.remote_storage.publish.paused_topics import PausedTopics, restore_left
@@ -40,7 +40,7 @@ from tiersnap.remote_storage.verify.local_log import LocalLog
 from tiersnap.snapshot.errors import TiersnapError, TransientError, UsageError
 from tiersnap.snapshot.formats.checkpoints import TopicPartition
 from tiersnap.snapshot.gate.exit_code import OtherProblem, Problem
-from tiersnap.snapshot.log.log_dir import LogDir, read_properties, split_folder_name
+from tiersnap.snapshot.log.log_dir import LogDir, Partition, read_properties, split_folder_name
 from tiersnap.snapshot.log.selection import NamedLogDir, named
 from tiersnap.snapshot.replay.replay_start import Beginnings, beginning
 
@@ -49,23 +49,26 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Unblocked:
-    """The result of a run."""
+    """The result of a run of `unblock`."""
 
     candidates: int  # number of tiered partitions that were checked
     freeings: tuple[Freeing, ...] = ()  # the stuck partitions
-    tiered: HostOutcome = field(default_factory=lambda: HostOutcome(()))  # their upload, or its plan
-    refusals: tuple[TiersnapError, ...] = ()  # of topics that were not touched
+    tiered: HostOutcome = field(default_factory=lambda: HostOutcome(()))  # the upload; in a plan, its plan
+    refusals: tuple[TiersnapError, ...] = ()  # errors of topics that were not changed
     doubts: tuple[TiersnapError, ...] = ()  # errors after the first upload or publication
     proof: PlaceProof | None = None  # the proof that brokers read this location; None if nothing is stuck
-    lost_epochs: tuple[LostEpochs, ...] = ()  # of partitions that only `repair` frees
+    lost_epochs: tuple[LostEpochs, ...] = ()  # partitions that only `repair` frees
 
     def problems(self) -> Iterator[Problem]:
         """Yield the problems of the run."""
-        yield from self.tiered.findings if self.freeings else ()
+        if self.freeings:
+            yield from self.tiered.findings
         yield from self.tiered.errors
         yield from self.refusals
         yield from self.doubts
-        yield from (each.problem for each in self.freeings if each.problem is not None)
+        for each in self.freeings:
+            if each.problem is not None:
+                yield each.problem
         if self.lost_epochs:
             yield OtherProblem.STUCK_COPY
 
@@ -75,13 +78,13 @@ class Unblock:
     """One run of `unblock`."""
 
     place: ProvePlace  # proves that brokers read the location, before anything is uploaded
-    host: HostTier  # uploads stuck partitions, if its `apply` is set
-    log_dirs: Mapping[str, LogDir]  # of one broker, by URI
+    host: HostTier  # uploads stuck partitions if `host.apply` is set
+    log_dirs: Mapping[str, LogDir]  # log directories of one broker, by URI
     topic: re.Pattern[str] | None  # a regular expression for whole topic names; None for all
     broker_id: int | None  # broker id in records; None for each partition's leader
     talk: Callable[[str], None]  # reports progress
-    hung: HungLimit | None = None  # age from which a copy counts as hung; None to free no hung copies
-    # Yields the partitions unchanged, and reports progress.
+    hung: HungLimit | None = None  # age at which a copy counts as hung; None frees no hung copies
+    # yields the partitions unchanged, and reports progress
     watch: Callable[[Iterable[HostPartition]], Iterable[HostPartition]] = iter
     _freeings: dict[TopicPartition, Freeing] = field(default_factory=dict)
     _refusals: dict[str, TiersnapError] = field(default_factory=dict)
@@ -92,24 +95,27 @@ class Unblock:
         self._records = SavedConfigsStore(self.host.location.store)
 
     def run(self) -> Unblocked:
-        """Plan, and apply the plan if `host.apply` is set.
+        """Return the plan, or with `host.apply` the result.
 
-        An error after an upload or a publication is added to `doubts`, so that the results before it are reported.
+        An error after an upload or a publication is added to `doubts`, so that earlier results are reported.
 
         Raises:
-            UsageError: a stuck partition is in more than one of the directories.
-            ClusterRefusedError, MetadataTopicCompactedError: brokers would refuse tiersnap's records.
-            WrongClusterError: a directory is of another cluster.
+            UsageError: a stuck partition is in two of the log directories.
+            ClusterRefusedError, MetadataTopicCompactedError: brokers would refuse records of tiersnap.
+            WrongClusterError: a log directory is from another cluster.
             WrongPlaceError, UnprovenPlaceError: brokers may read another remote location.
-            UnblockHeldError: another run held a topic for longer than it should take.
+            UnblockHeldError: another run holds a topic, and did not end within the time of a normal run.
         """
         check_cluster_of(self.cluster, self.log_dirs)
         names = sorted(partitions_of(starmap(NamedLogDir, self.log_dirs.items()), self.topic))
-        left = restore_left(self.cluster, self._records, {name for name, _ in names}, self.talk, apply=self.host.apply)
+        wanted = {name for name, _ in names}
+        left = restore_left(self.cluster, self._records, wanted, self.talk, apply=self.host.apply)
         self._refusals |= left.refusals
-        topics = tiered_topics(self.cluster, {topic for topic, _ in names} - self._refusals.keys(), self.talk)
+        topics = tiered_topics(self.cluster, wanted - self._refusals.keys(), self.talk)
         candidates = led_partitions(topics, names)
-        log_dirs = () if can_speak(self.cluster.properties) else tuple(self.log_dirs)
+        log_dirs: tuple[str, ...] = ()
+        if not can_speak(self.cluster.properties):
+            log_dirs = tuple(self.log_dirs)
         with self.metadata_topic.read(candidates) as reader, open_lineage(self.cluster, log_dirs) as lineage:
             stuck = find_stuck(self.cluster, reader, lineage, candidates, left.partitions, self.talk, self.hung)
             _log.debug("%d of %d tiered partitions are stuck", len(stuck), len(candidates))
@@ -119,7 +125,7 @@ class Unblock:
             self._freeings = {each.name: each for each in map(Freeing, stuck)}
             self._refuse_two_replicas()
             proof = self._prove()
-            if self.host.apply:  # the check writes, so it comes after the proof
+            if self.host.apply:  # `check_conditions` writes, so it follows the proof
                 check_conditions(self.host.location.store)
             tiered = self._free(reader, lineage)
         freed, refusals = tuple(self._freeings.values()), tuple(self._refusals.values())
@@ -127,12 +133,12 @@ class Unblock:
 
     def _prove(self) -> PlaceProof | None:
         if not self._lacking():
-            return None  # a partition with a hung copy publishes nothing
+            return None  # only copies are hung, so nothing is published
         self.metadata_topic.check_takes_records()
         return self.place.prove(self.host.location)
 
     def _lost_epochs(self, cache: MetadataCache, candidates: Mapping[TopicIdPartition, int]) -> Iterator[LostEpochs]:
-        """Yield the partitions led here whose lost leader epochs make the copy task fail before its first record."""
+        """Yield the partitions, led by this broker, whose copy task fails because leader epochs are lost."""
         for log_dir in self.log_dirs.values():
             owner = read_properties(log_dir.filesystem, log_dir.path)
             led = {each: at for each, at in candidates.items() if owner is None or at == owner.node_id}
@@ -140,26 +146,30 @@ class Unblock:
             yield from find_lost_epochs(cache, named(log_dir, names), led)
 
     def _refuse_two_replicas(self) -> None:
-        found = Counter(split_folder_name(name) for log_dir in self.log_dirs.values() for name in log_dir.folders)
+        found: Counter[TopicPartition | None] = Counter()
+        for log_dir in self.log_dirs.values():
+            found.update(map(split_folder_name, log_dir.folders))
         for topic, number in self._freeings:
             if found[topic, number] > 1:
                 raise UsageError(
                     f"{topic}-{number} is in more than one LOGDIR: replicas of one partition",
-                    hint="give the log directories of one broker, best of the leader",
+                    hint="give the log directories of one broker, preferably of the leader",
                 )
 
     def _lacking(self) -> dict[TopicPartition, Freeing]:
-        """Return the partitions that lack something; those with a hung copy are left out."""
+        """Return the stuck partitions without a hung copy."""
         return {name: each for name, each in self._freeings.items() if each.stuck.hung is None}
 
     def _complete(self) -> frozenset[str]:
-        """Return the ids of the complete segments of the stuck partitions."""
+        """Return the ids of complete segments in the stuck partitions."""
         partitions = [each.stuck.partition for each in self._lacking().values()]
-        listed = (list_remote_partition(self.host.location, each) for each in partitions)
-        return frozenset(each.segment_id for found in listed for each in found.segments)
+        complete: set[str] = set()
+        for each in partitions:
+            complete.update(found.segment_id for found in list_remote_partition(self.host.location, each).segments)
+        return frozenset(complete)
 
     def _read_first(self, reader: MetadataReader) -> ComparedAttempts:
-        """Compare earlier copy attempts of the stuck partitions, by brokers and tiersnap, with the local logs."""
+        """Compare unpublished segments of the stuck partitions, from brokers and tiersnap, with the local logs."""
         cache, location, options = reader.read_to_end(), self.host.location, self.host.options
         right: set[str] = set()
         wrong: dict[str, str] = {}
@@ -170,16 +180,20 @@ class Unblock:
             ours = {one.id.segment_id for one in finished_of(location, partition) if cache.may_become_visible(one)}
             expiry = options.broker_expiry(now)
             begins = Beginnings(partial(beginning, Observe(location, unbelieved=begun | ours), expiry))
-            local = self._local_log(partition, begins) if begun or ours else None
+            local = compare = None
+            if begun or ours:
+                local = self._local_log(partition, begins)
+            if local is not None:
+                compare = local.compare
             found = compare_attempts(location, partition, begun, local, expiry)
-            deleted = dict.fromkeys(cache.deleted_attempts(partition), "brokers began to delete it")
-            # A segment of another log is not uploaded again, and no segment of that log is published.
-            doubts = split_doubts(location, partition, ours, None if local is None else local.compare, expiry)
+            deleted = dict.fromkeys(cache.deleted_attempts(partition), "brokers are deleting it")
+            # A segment that differs from the local log is from another log: do not upload it again, publish nothing.
+            doubts = split_doubts(location, partition, ours, compare, expiry)
             right |= found.right
             differing |= doubts.differing
             wrong |= deleted | found.wrong | doubts.damaged
             for segment_id, why in (found.wrong | doubts.damaged).items():
-                self.talk(f"{partition}: {segment_id}, which brokers do not read yet, is uploaded again: {why}")
+                self.talk(f"{partition}: segment {segment_id}, not published yet, is uploaded again: {why}")
         return ComparedAttempts(frozenset(right), wrong, differing)
 
     def _local_log(self, partition: TopicIdPartition, begins: Beginnings) -> LocalLog | None:
@@ -189,18 +203,19 @@ class Unblock:
         return None
 
     def _tier(self, host: HostTier) -> HostOutcome:
-        """Upload the stuck partitions; segments that brokers tiered are in remote storage, so none is sent twice."""
+        """Upload the READY segments of the stuck partitions."""
         lacking = self._lacking()
-        found = (
-            (NamedLogDir(uri, log_dir), each)
-            for uri, log_dir in self.log_dirs.items()
-            for each in named(log_dir, lacking)
-        )
-        return HostOutcome(tuple(self.watch(host.partitions(located(self.cluster, found)))))
+
+        def found() -> Iterator[tuple[NamedLogDir, Partition]]:
+            for uri, log_dir in self.log_dirs.items():
+                for each in named(log_dir, lacking):
+                    yield NamedLogDir(uri, log_dir), each
+
+        return HostOutcome(tuple(self.watch(host.partitions(located(self.cluster, found())))))
 
     def _free(self, reader: MetadataReader, lineage: Lineage) -> HostOutcome:
-        # Copy tasks begin attempts all the time. An attempt that completes after this listing is not compared, so it
-        # counts as missing.
+        # Copy tasks start new attempts meanwhile. An attempt that becomes complete after this listing is not compared,
+        # so it counts as missing.
         complete = self._complete()
         attempts = self._read_first(reader)
         host = replace(self.host, wrong=frozenset(attempts.wrong), of_brokers=complete | attempts.right)
@@ -223,9 +238,11 @@ class Unblock:
         reader: MetadataReader,
         lineage: Lineage,
     ) -> None:
-        """Plan the publication of the stuck partitions and carry it out if `host` applies; see ReleaseTopics."""
+        """Plan the publication of the stuck partitions. With `host.apply`, publish; see ReleaseTopics."""
         lacking = self._lacking().values()
-        finished = [each for one in lacking for each in finished_of(host.location, one.stuck.partition)]
+        finished: list[RemoteLogSegmentMetadata] = []
+        for each in lacking:
+            finished += finished_of(host.location, each.stuck.partition)
         release = ReleaseTopics(
             self.cluster,
             self.metadata_topic,
@@ -241,20 +258,29 @@ class Unblock:
         )
         release.ask_settings()
         plans = release.plan(lacking) | _refused_unknown(tiered)
-        readiness = {each.name: each.readiness for each in tiered.partitions}
-        planned = {} if host.apply else {each.name: each.planned_offsets for each in tiered.partitions}
-        failed = {name_of(each.partition): _first_transient(each.errors) for each in tiered.partitions}
+        uploads = {each.name: each for each in tiered.partitions}
         for name, freeing in self._freeings.items():
-            freeing.failure = failed.get(freeing.stuck.partition)
-            freeing.plan(readiness.get(name, ()), plans.get(name), planned.get(name, ()))
+            upload = uploads.get(name)
+            if upload is None:
+                freeing.plan((), plans.get(name))
+                continue
+            if name_of(upload.partition) == freeing.stuck.partition:
+                freeing.failure = _first_transient(upload.errors)
+            planned: frozenset[int] = frozenset()
+            if not host.apply:
+                planned = upload.planned_offsets
+            freeing.plan(upload.readiness, plans.get(name), planned)
         if host.apply:
             release.run(plans)
 
 
 def _refused_unknown(tiered: HostOutcome) -> dict[TopicPartition, PublishPlan]:
-    """Return refusing plans of the partitions whose remote segments could not be listed."""
-    unknown = {name_of(each.partition): each.remote_error for each in tiered.partitions if each.remote_error}
-    return {(at.topic, at.partition): PublishPlan(at, refusal=error) for at, error in unknown.items()}
+    """Return a refused plan for each partition whose remote segments could not be listed."""
+    refused = {}
+    for each in tiered.partitions:
+        if each.remote_error:
+            refused[each.name] = PublishPlan(name_of(each.partition), refusal=each.remote_error)
+    return refused
 
 
 def _first_transient(errors: Iterable[TiersnapError]) -> TransientError | None:

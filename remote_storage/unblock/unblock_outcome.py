@@ -1,4 +1,4 @@
-"""The ends of `unblock` with topics."""
+"""The possible results of `unblock` for a partition."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from enum import StrEnum
 
 
 class End(StrEnum):
-    """The end of a topic's run, or of its plan."""
+    """The result for one partition."""
 
     PLANNED = "PLANNED"
     FREED = "FREED"
-    UNWATCHED = "UNWATCHED"  # published, but an error ended the run before the copy task was seen to continue
-    STUCK_AHEAD = "STUCK_AHEAD"  # the copy task continued after the published segments, and fails there
+    UNWATCHED = "UNWATCHED"  # published, but an error ended the run while it watched the copy task
+    STUCK_AHEAD = "STUCK_AHEAD"  # the copy task fails at the segment after the published ones
     RESTART = "RESTART"  # published, but the cluster refuses to disable copying
     BLOCKED = "BLOCKED"  # the missing segment cannot be uploaded
     REFUSED = "REFUSED"  # uploaded segments may not be published

@@ -1,6 +1,6 @@
-"""Segments that are in remote storage already.
+"""Find segments that are already in remote storage.
 
-If a copy attempt was killed after it sent all objects, its claim is finished here, and the segment is not sent again.
+If a copy attempt was killed after it sent all objects, this module finishes the claim instead of a second upload.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _log = logging.getLogger(__name__)
 
 
 def covered_of(planned: Iterable[PlannedSegment], inventory: RemoteInventory) -> frozenset[int]:
-    """Return the base offsets of the planned segments that remote segments of the lineage cover completely."""
+    """Return the base offsets of planned segments whose offsets all are in remote segments of the lineage."""
     copies = inventory.segments
     ends = list(accumulate((each.end_offset for each in copies), max))
 
@@ -42,24 +42,23 @@ def covered_of(planned: Iterable[PlannedSegment], inventory: RemoteInventory) ->
 
 
 def is_covered(segment: PlannedSegment, inventory: RemoteInventory) -> bool:
-    """Return whether remote segments of the lineage cover a segment completely."""
+    """Return whether all offsets of a segment are in remote segments of the lineage."""
     return bool(covered_of([segment], inventory))
 
 
 def _is_held(segment: PlannedSegment, copies: Iterable[RemoteSegment]) -> bool:
     bounds = (segment.base_offset, segment.next_base_offset)
-    # An unfinished copy attempt can be finished only with the same local segment.
-    counts = (each for each in copies if not each.is_unfinished or each.bounds == bounds)
-    facts = (copy.facts for copy in counts)
+    # The claim of an unfinished attempt can be finished only for a local segment with the same bounds.
+    facts = (each.facts for each in copies if not each.is_unfinished or each.bounds == bounds)
     coverage = coverage_of(facts, segment.leader_epochs, segment.next_base_offset)
     return coverage.covers(segment.base_offset, segment.next_base_offset)
 
 
 def event_of_covered(job: TierJob, segment: PlannedSegment, inventory: RemoteInventory) -> CopyEvent | None:
-    """Return the event of a covered segment; if tiersnap's own copy attempt is complete but unfinished, finish it.
+    """Return the event of a covered segment. If its claim is unfinished, finish the claim first.
 
-    Return None if it must not be finished: its process may still run, its snapshot differs from today's, or its log
-    differs from the local one.
+    Return None if the claim must not be finished: the process of the attempt may still run, its snapshot differs from
+    the trusted one, or its log differs from the local log.
     """
     bounds = (segment.base_offset, segment.next_base_offset)
     same = {copy.segment_id: copy for copy in inventory.segments if copy.bounds == bounds}
@@ -77,38 +76,37 @@ def event_of_covered(job: TierJob, segment: PlannedSegment, inventory: RemoteInv
         return job.event(segment, error=error)
     holder = found[0].claim.holder
     event = job.event(segment, segment_id=holder.segment_id, state=RemoteSegmentState.COPY_SEGMENT_FINISHED)
-    # A repeated task counts the bytes of its first try: the rows of that were lost with the worker.
+    # A repeated Spark task counts the bytes of its first try, because the rows of that try were lost.
     if holder.run_id != job.tierer.run_id:
         return event
     return replace(event, object_bytes=same[holder.segment_id].objects.stored)
 
 
 def _finish(job: TierJob, segment: PlannedSegment, held: HeldClaim, age: int) -> bool:
-    """Finish the claim of an ended attempt, if its snapshot equals today's and its log equals the local one."""
+    """Finish the claim of an ended attempt if its snapshot equals the trusted one and its log the local log."""
     if claim_protocol.may_take_over(held.claim, job.new_attempt(), age, claim_protocol.STALE_AFTER_MS) is None:
         return False
     ready = segment.bundle(job.store)
     metadata = job.metadata(ready, held.claim.holder)
     stored = job.location.layout.fetch_index(job.store, metadata, IndexType.PRODUCER_SNAPSHOT)
     if stored != ready.producer_snapshot.data:
-        _log.info("copied again: %s has another snapshot than is right now", metadata.id)
+        _log.info("uploaded again: %s has another snapshot than the trusted one", metadata.id)
         return False
     segment_id = held.claim.holder.segment_id
 
-    def compare(*_: object) -> ToldLocally:
-        return ToldLocally(digests={segment_id: segment.header_digest} if segment.header_digest else {})
-
-    if find_doubts(
-        job.location, job.partition, {segment_id}, compare, BrokerExpiry(job.tierer.now, DEFAULT_PRODUCER_EXPIRATION_MS)
-    ):
+    digests = {}
+    if segment.header_digest:
+        digests[segment_id] = segment.header_digest
+    expiry = BrokerExpiry(job.tierer.now, DEFAULT_PRODUCER_EXPIRATION_MS)
+    if find_doubts(job.location, job.partition, {segment_id}, lambda *_: ToldLocally(digests=digests), expiry):
         return False
     claim_protocol.finish(job.store, held, claimed_snapshot(ready))
-    _log.info("finished the copy of an attempt that is over: %s", metadata.id)
+    _log.info("finished the claim of an ended attempt: %s", metadata.id)
     return True
 
 
 def claimed_snapshot(ready: SegmentBundle) -> ClaimedSnapshot:
-    """Return the snapshot for the claim of a finished copy."""
+    """Return the snapshot of a bundle in the form that a finished claim contains."""
     snapshot = ready.producer_snapshot
     return ClaimedSnapshot.of(
         crc32c(snapshot.data), str(snapshot.provenance), str(snapshot.comparison or snapshot.verdict or "")

@@ -1,12 +1,12 @@
-"""The parts of one segment that remote storage needs. A bundle with a part missing cannot be made.
+"""A segment with all parts that remote storage requires. A bundle with a missing part cannot be constructed.
 
-A broker hands its storage plugin a LogSegmentData of log, offset index, time index, producer snapshot and leader
-epochs, all mandatory, and the transaction index if there is one. If the snapshot is missing, the broker fails after it
-published COPY_SEGMENT_STARTED, and tiers nothing more of that partition. So tiersnap builds the bundle before it claims
-the segment. It checks the indexes against the batches while it sends the log, and rebuilds wrong or missing ones. The
-verdicts on segments are in `snapshot.gate`.
+A broker passes a LogSegmentData to its storage plugin: log, offset index, time index, producer snapshot, leader epochs
+and an optional transaction index. If the snapshot is missing, the broker fails after it published
+COPY_SEGMENT_STARTED, and tiers no later segment of the partition. So tiersnap builds the bundle before it claims the
+segment. During the upload of the log, tiersnap compares the indexes with the batches, and rebuilds wrong or missing
+indexes.
 
-Follows org.apache.kafka.server.log.remote.storage.LogSegmentData and RemoteLogManager.RLMCopyTask.
+Kafka: org.apache.kafka.server.log.remote.storage.LogSegmentData, RemoteLogManager.RLMCopyTask.
 """
 
 from __future__ import annotations
@@ -31,28 +31,28 @@ from tiersnap.snapshot.formats.checkpoints import LeaderEpochs, format_leader_ep
 from tiersnap.snapshot.formats.transaction_index import ONGOING_TXN_DTYPE
 from tiersnap.snapshot.repair.index_check import CheckedIndexes, FoundIndexes
 
-# Bytes: several times the size that a broker preallocates (log.index.size.max.bytes).
+# Limit in bytes: several times the broker's log.index.size.max.bytes.
 LARGEST_INDEX = 64 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgedSegment:
-    """Segment [base_offset, next_base_offset) as the gate judged it."""
+    """A local segment with offsets [base_offset, next_base_offset), as snapshot.gate judged it."""
 
     base_offset: int
-    next_base_offset: int  # exclusive end; the base offset of the next segment, not the last offset + 1
-    max_timestamp: int  # ms, the largest of the segment as LogSegment.largestTimestamp has it
+    next_base_offset: int  # exclusive end: the base offset of the next segment, not the last offset + 1
+    max_timestamp: int  # largest timestamp in ms, as in LogSegment.largestTimestamp
     log: SourceFile
-    # The partition's lineage below `next_base_offset`: (epoch, start offset), ascending. Of a whole
-    # leader-epoch-checkpoint, empty and later entries are removed.
+    # (epoch, start offset) below `next_base_offset`, ascending. The constructor accepts a whole
+    # leader-epoch-checkpoint, and removes empty and later entries.
     leader_epochs: LeaderEpochs
-    # The index files of the segment; None for a missing one.
+    # the index files of the segment; None for a missing file
     offset_index: SourceFile | None = None
     time_index: SourceFile | None = None
     transaction_index: SourceFile | None = None
     # (producer id, first offset) of the transactions open at `base_offset`; None if unknown.
     open_transactions: tuple[tuple[int, int], ...] | None = None
-    header_digest: str | None = None  # SegmentEnd.digest of the decode; None for a segment that needed no decode
+    header_digest: str | None = None  # SegmentEnd.digest of the decode; None if the segment was not decoded
 
     def __post_init__(self) -> None:
         below = (entry for entry in self.leader_epochs if entry[1] < self.next_base_offset)
@@ -60,7 +60,7 @@ class JudgedSegment:
 
     @property
     def segment_leader_epochs(self) -> LeaderEpochs:
-        """Return (epoch, first offset in this segment), as they will be published."""
+        """Return (epoch, first offset in this segment), ascending, as published in records."""
         return epochs_in_range(self.leader_epochs, self.base_offset, self.next_base_offset)
 
 
@@ -69,8 +69,8 @@ class SegmentBundle(JudgedSegment):
     """A segment with all parts that KIP-405 requires.
 
     Raises:
-        MissingProducerSnapshotError: the snapshot is of another offset.
-        IncompleteBundleError: a part is empty that must not be.
+        MissingProducerSnapshotError: the snapshot offset is not `next_base_offset`.
+        IncompleteBundleError: a mandatory part is missing or empty.
     """
 
     producer_snapshot: TrustedSnapshot  # at `next_base_offset`
@@ -78,14 +78,14 @@ class SegmentBundle(JudgedSegment):
     def __post_init__(self) -> None:
         JudgedSegment.__post_init__(self)
         if not 0 <= self.base_offset < self.next_base_offset:
-            raise self._incomplete(f"log: no segment has offsets [{self.base_offset}, {self.next_base_offset})")
+            raise self._incomplete(f"log: invalid offsets [{self.base_offset}, {self.next_base_offset})")
         if self.log.size <= 0:
-            raise self._incomplete("log: the file is empty, and remote storage keeps no empty segments")
+            raise self._incomplete("log: the file is empty, and a remote segment needs at least one batch")
         if self.producer_snapshot.offset != self.next_base_offset:
             raise MissingProducerSnapshotError(
                 f"segment {self.base_offset} needs the snapshot at the next base offset {self.next_base_offset}, "
                 f"this one is at {self.producer_snapshot.offset}",
-                hint="tiersnap scan SOURCE shows which snapshots there are",
+                hint="tiersnap scan SOURCE lists the snapshots",
                 base_offset=self.base_offset,
                 next_base_offset=self.next_base_offset,
                 found=self.producer_snapshot.offset,
@@ -94,12 +94,12 @@ class SegmentBundle(JudgedSegment):
             if after[0] <= before[0] or after[1] < before[1]:
                 raise self._incomplete(f"leader epochs: {after} after {before} does not ascend")
         if not self.segment_leader_epochs:
-            raise self._incomplete("leader epochs: no entry says who led while these offsets were written")
+            raise self._incomplete("leader epochs: no entry covers these offsets")
 
     def metadata(
         self, segment_id: RemoteLogSegmentId, *, broker_id: int, event_timestamp: int
     ) -> RemoteLogSegmentMetadata:
-        """Return the COPY_SEGMENT_STARTED metadata of one attempt, to record before the first byte is sent."""
+        """Return the metadata of an attempt, in the state COPY_SEGMENT_STARTED."""
         return RemoteLogSegmentMetadata(
             id=segment_id,
             start_offset=self.base_offset,
@@ -113,7 +113,7 @@ class SegmentBundle(JudgedSegment):
         )
 
     def found_indexes(self) -> FoundIndexes:
-        """Return the bytes of the index files; None for a missing or unreadable one, which can be rebuilt."""
+        """Return the bytes of the index files; None for a missing or unreadable file."""
         return FoundIndexes(_read(self.offset_index), _read(self.time_index), _read(self.transaction_index))
 
     def ongoing(self) -> np.ndarray | None:
@@ -123,7 +123,7 @@ class SegmentBundle(JudgedSegment):
         return np.sort(np.array(list(self.open_transactions), ONGOING_TXN_DTYPE), order="first_offset")
 
     def index_contents(self, checked: CheckedIndexes) -> dict[IndexType, bytes]:
-        """Return the contents of all objects but the log, with the indexes that match the batches."""
+        """Return the contents of all objects but the log. `checked` has the indexes that match the batches."""
         contents = {
             IndexType.OFFSET: checked.offset_index,
             IndexType.TIMESTAMP: checked.time_index,
@@ -137,7 +137,7 @@ class SegmentBundle(JudgedSegment):
     def _incomplete(self, what: str) -> IncompleteBundleError:
         return IncompleteBundleError(
             f"segment {self.base_offset}: {what}",
-            hint="tiersnap scan SOURCE says what each segment lacks",
+            hint="tiersnap scan SOURCE prints what each segment lacks",
             base_offset=self.base_offset,
         )
 
@@ -153,12 +153,12 @@ def _read(file: SourceFile | None) -> bytes | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedSegment(JudgedSegment):
-    """A READY segment as it was judged; its snapshot, which may be large, is loaded by `bundle`."""
+    """A READY segment. `bundle` loads its snapshot, which may be large."""
 
     snapshot: SnapshotSource
 
     def bundle(self, store: ObjectStore) -> SegmentBundle:
-        """Load the snapshot, and return the segment with it.
+        """Load the snapshot, and return the complete bundle.
 
         Raises:
             SnapshotVanishedError, SnapshotChangedError: see SnapshotSource.load.

@@ -1,12 +1,12 @@
-"""Check a segment's bytes while they are sent, and the stored objects afterwards; no earlier check is trusted.
+"""Check the bytes of a segment during the upload, and the stored objects after it.
 
-The store reads the log in pieces, and each piece is checked on the way, so the file is read once. The checks compute
-every batch's CRC and the header digest of the decode, and compare the indexes and the leader epochs with the batches.
-The store receives the last piece only if all checks passed, and a store that lacks a piece makes no object.
+CheckedLog checks each piece of the log before the store receives the piece, so the file is read once. It computes the
+CRC of each batch and the digest over all batch headers, and compares indexes and leader epochs with the batches. If a
+check fails, the store does not receive the last piece, and creates no object.
 
-A server that answers 200 has not always kept the bytes. So each object is compared as soon as it was sent: by the
-checksum in the answer to the put, or by HEAD if the answer has none. Before the segment becomes visible, its objects
-are listed once more, because an acknowledged object may have been lost.
+An acknowledged object may still be lost or wrong. So each object is compared directly after the put: by the checksum in
+the answer, or by a HEAD request if the answer has none. Before the segment becomes visible, a listing checks that all
+objects exist.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from tiersnap.snapshot.units import count_of
 
 
 class CheckedLog:
-    """A ByteSource that checks the log of a segment while it is read in order; `seek(0)` starts again."""
+    """A ByteSource that checks the log of a segment while a store reads it; `seek(0)` restarts the check."""
 
     def __init__(self, file: ByteSource, segment: SegmentBundle, found: FoundIndexes) -> None:
         self._file = file
@@ -51,7 +51,7 @@ class CheckedLog:
 
     @property
     def indexes(self) -> CheckedIndexes:
-        """Return the checked indexes. Raises UsageError: the log was not read to its end."""
+        """Return the checked indexes. Raise UsageError if the log was not read to its end."""
         if self._indexes is None:
             raise UsageError(f"segment {self._segment.base_offset} was not read to its end")
         return self._indexes
@@ -61,16 +61,16 @@ class CheckedLog:
 
         Raises:
             CorruptSegmentError: a batch is damaged.
-            SegmentChangedError: the file ends early, or differs from the decoded one.
+            SegmentChangedError: the file ends early, or differs from the decoded file.
             WrongLeaderEpochsError: a batch has another leader epoch than the leader-epoch-checkpoint.
-            IncompleteBundleError: a scan window began behind the segment, and the transaction index is lost.
-            UnknownTransactionsError: a scan window began behind the segment, and the snapshot lacks a transaction that
+            IncompleteBundleError: the segment is before the scan window, and its transaction index is lost.
+            UnknownTransactionsError: the segment is before the scan window, and its snapshot lacks a transaction that
                 is open at the segment's end.
         """
         data = self._next(nbytes)
         if self._wrong_epoch is None:
             return data
-        # Nothing more is sent. But a changed file explains wrong epochs, and only the digest at its end shows that.
+        # Read the rest without returning it: if the file changed, `_finish` reports that instead of wrong epochs.
         while self._left:
             if not self._next(nbytes):
                 return b""
@@ -106,7 +106,7 @@ class CheckedLog:
             raise SegmentChangedError(
                 f"segment changed since it was decoded: {self._segment.log.path}: its headers give {end.digest}, "
                 f"they gave {decoded}",
-                hint="run the same command again: it decodes the segment anew",
+                hint="run the same command again: it decodes the changed file",
                 path=self._segment.log.path,
             )
         found = self._index_check.finish()
@@ -123,9 +123,9 @@ class CheckedLog:
     def _wrong_epochs(self, wrong: WrongEpoch) -> WrongLeaderEpochsError:
         return WrongLeaderEpochsError(
             f"the batch at offset {wrong.base_offset} was written under leader epoch {wrong.written}, the "
-            f"leader-epoch-checkpoint says {wrong.told}: it is of another log, or older than this one",
-            hint="take the leader-epoch-checkpoint of the replica whose log this is, or tier from another replica; a "
-            "broker makes it from the batches only of what it recovers",
+            f"leader-epoch-checkpoint says {wrong.told}: the checkpoint is from another log, or older than this log",
+            hint="take the leader-epoch-checkpoint of the replica whose log this is, or tier from another replica; "
+            "brokers rebuild the checkpoint only for segments that they recover",
             base_offset=self._segment.base_offset,
             offset=wrong.base_offset,
             written=wrong.written,
@@ -135,27 +135,29 @@ class CheckedLog:
     def _lost_index(self) -> IncompleteBundleError:
         log = self._segment.log.path
         return IncompleteBundleError(
-            f"{log}: it holds aborted transactions, its .txnindex is missing or wrong, and the scan window begins "
-            "behind it: nobody knows where they began",
-            hint="run again without --scan window: it replays the whole log and makes the index again",
+            f"{log}: it has aborted transactions, its .txnindex is missing or wrong, and the scan window begins "
+            "after it: the starts of these transactions are unknown",
+            hint="run again without --scan window: it replays the whole log and rebuilds the index",
             base_offset=self._segment.base_offset,
         )
 
     def _refuse_lacking_snapshot(self, opened: np.ndarray) -> None:
-        """Refuse a snapshot of a scan window that lacks a transaction which is open at the segment's end.
+        """Raise an error if the snapshot lacks a transaction that is open at the segment's end.
 
         Args:
-            opened: ONGOING_TXN_DTYPE.
+            opened: the open transactions, ONGOING_TXN_DTYPE.
         """
         snapshot = self._segment.producer_snapshot
-        named = ongoing_transactions(snapshot_file.decode(snapshot.data)).tolist() if opened.size else []
+        if not opened.size:
+            return
+        named = ongoing_transactions(snapshot_file.decode(snapshot.data)).tolist()
         lacking = sorted(set(opened.tolist()).difference(named))
         if lacking:
             producer, first = lacking[0]
             count = count_of(len(lacking), "transaction")
             raise UnknownTransactionsError(
                 f"{self._segment.log.path}: it ends inside {count} that its snapshot lacks, one of producer {producer} "
-                f"since offset {first}: the scan window begins behind it",
+                f"since offset {first}: the scan window begins after it",
                 hint="run again without --scan window: it replays the whole log",
                 base_offset=self._segment.base_offset,
             )
@@ -184,7 +186,7 @@ class CheckedLog:
 
 
 def check_stored(store: ObjectStore, key: str, put: PutResult) -> None:
-    """Compare an object with the bytes that were sent. It takes one HEAD, unless the answer to the put proved them.
+    """Compare a stored object with the bytes that were sent. If the answer to the put had no checksum, send a HEAD.
 
     Raises:
         TransientError: the object does not exist.
@@ -195,11 +197,12 @@ def check_stored(store: ObjectStore, key: str, put: PutResult) -> None:
 
 
 def check_listed(store: ObjectStore, stem: str, sent: Iterable[tuple[str, PutResult]]) -> None:
-    """Check with one listing that all objects of a remote segment exist, with the right sizes and ETags.
+    """Check with one listing that all objects of a remote segment exist with the right sizes and ETags.
 
     Args:
-        stem: common prefix of the keys of the segment's objects.
-        sent: keys, with the results of the puts.
+        store: the store of the remote location.
+        stem: common prefix of the object keys of the segment.
+        sent: object keys with the results of the puts.
 
     Raises:
         TransientError: an object does not exist.
@@ -214,9 +217,10 @@ def check_listed(store: ObjectStore, stem: str, sent: Iterable[tuple[str, PutRes
 def _check(store: ObjectStore, key: str, put: PutResult, found: ObjectInfo | None) -> None:
     if found is None:
         raise TransientError(
-            f"{store.uri}{key}: not there after it was written", hint="run the same command again: it copies anew"
+            f"{store.uri}{key}: written, but missing now",
+            hint="run the same command again: it uploads the segment again",
         )
-    # A listing has no checksums; the listing of a directory has no ETags either.
+    # Listings have no checksums. Listings of directories have no ETags either.
     is_another = False
     if found.etag and put.etag and found.crc32c is None:
         is_another = found.etag.strip('"') != put.etag.strip('"')
@@ -225,7 +229,7 @@ def _check(store: ObjectStore, key: str, put: PutResult, found: ObjectInfo | Non
         raise RemoteStorageError(
             f"{store.uri}{key}: wrote {count_of(put.size, 'byte')} with CRC {put.crc32c:08x}, the store has "
             f"{count_of(found.size, 'byte')}{_what_else(found, is_another=is_another)}",
-            hint="run the same command again; if it recurs, the store is not to be trusted with this",
+            hint="run the same command again; if the error recurs, the store damages objects",
             key=key,
         )
 
@@ -233,4 +237,6 @@ def _check(store: ObjectStore, key: str, put: PutResult, found: ObjectInfo | Non
 def _what_else(found: ObjectInfo, *, is_another: bool) -> str:
     if found.crc32c is not None:
         return f" with CRC {found.crc32c:08x}"
-    return " under another ETag" if is_another else ""
+    if is_another:
+        return " under another ETag"
+    return ""

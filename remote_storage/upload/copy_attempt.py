@@ -1,8 +1,8 @@
-"""One copy attempt: claim the segment, delete leftovers, send and check it, make it visible, finish the claim.
+"""One copy attempt: claim the segment, delete leftovers, upload, make it visible, finish the claim.
 
-The order is that of locks.claim_protocol. When `begin_attempt` returns, the segment is not visible yet. So several
-attempts may be begun at the same time, and they are completed in ascending offset. The claim names a killed attempt,
-and the next attempt deletes its leftovers.
+locks/claim_protocol.py explains the order of the steps. After `begin_attempt` the segment is not visible. So several
+attempts may be started at the same time, and then completed in ascending offset. If an attempt is killed, the claim
+contains its segment id, and the next attempt deletes its leftovers.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from tiersnap.remote_storage.locks import claim_protocol
 from tiersnap.remote_storage.locks.claim import Claim, HeldClaim
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata
 from tiersnap.remote_storage.remote_log.complete import check_layout, complete_segments
+from tiersnap.remote_storage.remote_log.segment_objects import ids_of
 from tiersnap.remote_storage.retire.partition_leftovers import Swept
 from tiersnap.remote_storage.retire.store_leftovers import abort_uploads_of
 from tiersnap.remote_storage.stores.requests import Deadline
@@ -30,7 +31,7 @@ from tiersnap.snapshot.replay.remote_listing import CopyEvent, RemoteSegmentStat
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """The loss of a claim to another attempt; `seconds` is the time that this one had copied, 0 without a claim."""
+    """The loss of a claim to another attempt. `seconds` is the upload time so far, 0 without a claim."""
 
     error: TiersnapError
     seconds: float
@@ -38,7 +39,7 @@ class Lost:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """The events of an ended attempt, and its loss of the claim, if it lost it."""
+    """The events of an ended attempt; `lost` is set if another attempt has the claim."""
 
     events: tuple[CopyEvent, ...]
     lost: Lost | None = None
@@ -46,14 +47,14 @@ class Ended:
 
 @dataclass(frozen=True, slots=True)
 class CopyAttempt:
-    """A claimed segment whose objects are in the store, but not visible yet."""
+    """A claimed segment whose objects are in the store, except the last one. The segment is not visible yet."""
 
     job: TierJob
     segment: PlannedSegment
     copy: SegmentCopy
     claimed: HeldClaim
     began: float  # seconds of the monotonic clock
-    superseded: tuple[RemoteLogSegmentMetadata, ...] = ()  # complete segments to delete once this one is finished
+    superseded: tuple[RemoteLogSegmentMetadata, ...] = ()  # complete segments to delete after this attempt is finished
 
     @property
     def _segment_id(self) -> str:
@@ -63,18 +64,18 @@ class CopyAttempt:
         """Check that the objects and the claim still exist.
 
         Raises:
-            ClaimLostError: another attempt took the claim over.
+            ClaimLostError: another attempt took over the claim.
             TiersnapError: see SegmentCopy.
         """
         self.copy.look()
         if not claim_protocol.is_still_ours(self.job.store, self.claimed):
             raise ClaimLostError(
                 f"{self.claimed.segment}: another attempt took over the claim of {self._segment_id}",
-                hint="run the same command again: it finds the other attempt's copy",
+                hint="run the same command again: it finds the segment of the other attempt",
             )
 
     def complete(self, look: Callable[[], None]) -> Ended:
-        """Make the segment visible, and finish the claim; `look` returns or raises the result of `self.look`."""
+        """Call `look` (`self.look` or its stored result), make the segment visible, and finish the claim."""
         job, started = self.job, self._event(RemoteSegmentState.COPY_SEGMENT_STARTED)
         try:
             with self.copy.undone_on_error():
@@ -90,17 +91,17 @@ class CopyAttempt:
         except ObjectChangedError as error:
             left = bool(delete_copy(job.location, self.copy.metadata))
             return Ended((started, *self._undone(None, left=left)), self._lost(error))
-        except TiersnapError as error:  # the objects are complete; the next run finishes the claim if need be
+        except TiersnapError as error:  # the segment is complete, so the next run can finish the claim
             return Ended((started, self._event(None, error)))
         if job.known is not None and not job.location.is_local:
             job.known.add(self._segment_id, *self.copy.shown)
         for each in self.superseded:
-            delete_copy(job.location, each)  # a later sweep deletes objects that remain
+            delete_copy(job.location, each)  # a later run deletes objects that remain
         done = self._event(RemoteSegmentState.COPY_SEGMENT_FINISHED)
         return Ended((started, replace(done, object_bytes=copied.bytes, rebuilt_indexes=copied.rebuilt_indexes)))
 
     def failed(self, error: TiersnapError) -> Ended:
-        """End an attempt whose objects were deleted; release its claim, unless another attempt took it over."""
+        """End an attempt after an error that deleted its objects. Release the claim if this attempt still has it."""
         left = bool(error.attrs.get("left_behind"))
         started = self._event(RemoteSegmentState.COPY_SEGMENT_STARTED)
         if self._is_lost(error):
@@ -112,19 +113,19 @@ class CopyAttempt:
         return Ended((started, *self._undone(error, left=left)))
 
     def give_up(self) -> None:
-        """Delete the objects of an invisible segment; keep the claim if some cannot be deleted, since it names them."""
+        """Delete the objects of an invisible segment, and release the claim. Keep the claim if objects remain."""
         store = self.job.store
         with suppress(TiersnapError):
             if self.copy.undo() or not claim_protocol.release(store, self.claimed):
                 claim_protocol.put_again(store, self.claimed)
 
     def release(self) -> None:
-        """Release the claim, so that no other attempt has to wait."""
+        """Release the claim, so that another attempt need not wait. Ignore errors."""
         with suppress(TiersnapError):
             claim_protocol.release(self.job.store, self.claimed)
 
     def _is_lost(self, error: TiersnapError) -> bool:
-        """Return whether another attempt caused `error`: an attempt deletes the objects of those it takes over from."""
+        """Return whether another attempt took over the claim and so caused `error` by deleting the objects."""
         if isinstance(error, ClaimLostError):
             return True
         try:
@@ -147,7 +148,7 @@ class CopyAttempt:
 
 
 def begin_attempt(job: TierJob, segment: PlannedSegment, deadline: Deadline) -> CopyAttempt | Ended:
-    """Claim a segment and send its bytes before the deadline."""
+    """Claim a segment and send its objects before the deadline."""
     began = time.monotonic()
     try:
         with deadline:
@@ -170,14 +171,14 @@ def begin_attempt(job: TierJob, segment: PlannedSegment, deadline: Deadline) -> 
     except TiersnapError as error:
         return attempt.failed(error)
     except KeyboardInterrupt:
-        # `send` deleted the objects that it could delete; a later sweep deletes the others.
+        # `send` deleted objects; a later run deletes those that remain.
         attempt.release()
         raise
     return attempt
 
 
 def _claim(job: TierJob, segment: PlannedSegment) -> HeldClaim | None:
-    """Claim the segment for a new attempt; return None if another attempt's finished remote segment exists."""
+    """Claim the segment for a new attempt. Return None if a finished remote segment exists."""
     new = job.new_attempt()
     claimed = claim_protocol.claim(job.store, job.claimed_segment(segment), new)
     finished = claimed.claim.finished
@@ -186,7 +187,7 @@ def _claim(job: TierJob, segment: PlannedSegment) -> HeldClaim | None:
     inventory = job.list_remote_partition(segment.base_offset)
     if finished not in job.replaced and is_covered(segment, job.counted(inventory)):
         return None
-    there = job.replaced.union(copy.segment_id for copy in inventory.segments)
+    there = job.replaced | ids_of(inventory.segments)
     if finished not in there:
         check_layout(job.location, job.partition, finished)
     return claim_protocol.reopen(job.store, claimed, new)
@@ -195,12 +196,14 @@ def _claim(job: TierJob, segment: PlannedSegment) -> HeldClaim | None:
 def delete_earlier(
     job: TierJob, metadata: RemoteLogSegmentMetadata, claim: Claim
 ) -> tuple[RemoteLogSegmentMetadata, ...]:
-    """Delete the leftovers of a claim's earlier attempts: the claim names them, so they are surely tiersnap's own.
+    """Delete the incomplete segments of a claim's earlier attempts, and return the complete ones.
 
-    Return the complete segments among them. They stay until the new attempt is finished: one may be the only one.
+    Complete segments stay until the new attempt is finished, because no other segment may have the same offsets.
 
     Args:
-        metadata: metadata of the attempt that holds the claim.
+        job: the partition and the remote location.
+        metadata: metadata of the attempt that has the claim.
+        claim: the claim with its earlier attempts.
 
     Raises:
         TransientError: an object could not be deleted.
@@ -209,7 +212,7 @@ def delete_earlier(
     made = {each: replace(metadata, id=replace(metadata.id, segment_id=each)) for each in earlier}
     for segment_id, of_it in made.items():
         abort_uploads_of(job.store, job.location.layout.stem(of_it), segment_id)
-    # An ended attempt deleted its objects. If one appears later, a sweep of the leftovers deletes it.
+    # An ended attempt deleted its objects. If an object appears later, a later run deletes it as a leftover.
     left = [segment_id for segment_id, each in earlier.items() if not each.ended]
     if not left:
         return ()

@@ -1,4 +1,4 @@
-"""The outcome of tiering the partitions of one host."""
+"""The result of tiering the partitions of one host."""
 
 from __future__ import annotations
 
@@ -25,47 +25,59 @@ from tiersnap.snapshot.report.run_info import RunCounts
 
 @dataclass(frozen=True)
 class HostOutcome:
-    """The outcome of each partition, in the order in which they were examined."""
+    """The results of all partitions, in the order of their examination."""
 
     partitions: tuple[HostPartition, ...]
     of_log_dirs: tuple[Finding, ...] = ()  # findings about the log directories themselves
-    # Why the brokers seem to read another remote location; reported only if no partition failed.
+    # reasons why brokers may read another remote location; reported only if no partition failed
     of_place: tuple[TiersnapError, ...] = ()
 
     @property
     def findings(self) -> list[Finding]:
         """Return the findings about damaged and unreadable files."""
-        return [*self.of_log_dirs, *(finding for each in self.partitions for finding in each.findings)]
+        found = [*self.of_log_dirs]
+        for each in self.partitions:
+            found += each.findings
+        return found
 
     @property
     def errors(self) -> list[TiersnapError]:
-        """Return the errors of the partitions; without any, those of the remote location."""
-        return [error for each in self.partitions for error in each.errors] or list(self.of_place)
+        """Return the errors of the partitions. If there are none, return the errors of the remote location."""
+        found: list[TiersnapError] = []
+        for each in self.partitions:
+            found += each.errors
+        return found or list(self.of_place)
 
     @property
     def copied(self) -> list[CopyEvent]:
-        """Return the events of the segments whose copy attempts were finished."""
-        return [event for each in self.partitions for event in each.events if event.is_finished]
+        """Return the events of finished copy attempts."""
+        found: list[CopyEvent] = []
+        for each in self.partitions:
+            found += (event for event in each.events if event.is_finished)
+        return found
 
     @property
     def copies_finished(self) -> int:
-        """Return the number of segments that other attempts had sent, and whose claims this run finished."""
+        """Return the number of segments that an earlier attempt uploaded and whose claim this run finished."""
         return sum(not event.object_bytes for event in self.copied)
 
     @property
     def encryption(self) -> Counter[str]:
-        """Return the counts of partitions with segments to tier, by the encryption that their manifests show."""
-        wanted = (each for each in self.partitions if each.encryption is not None and each.is_to_tier)
-        return Counter(str(each.encryption) for each in wanted)
+        """Return the number of partitions with segments to tier, by encryption."""
+        found: Counter[str] = Counter()
+        for each in self.partitions:
+            if each.encryption is not None and each.is_to_tier:
+                found[str(each.encryption)] += 1
+        return found
 
     @property
     def leftovers_removed(self) -> int:
-        """Return the number of removed leftover objects."""
+        """Return the number of deleted leftover objects."""
         return sum(each.leftovers_removed for each in self.partitions)
 
     @property
     def counts(self) -> RunCounts:
-        """Return the counts of objects that this run wrote; a segment whose claim alone was finished is not counted."""
+        """Return the counts of objects that this run wrote, without segments of `copies_finished`."""
         sent = [event.object_bytes for event in self.copied if event.object_bytes]
         return RunCounts(
             snapshots_written=sum(each.snapshots_written for each in self.partitions),
@@ -76,28 +88,33 @@ class HostOutcome:
 
     @property
     def plan(self) -> TierPlan:
-        """Return the plan of --apply; it is empty if this run applied it."""
+        """Return what --apply would write; empty if this run had --apply."""
         return TierPlan.of_run(each.plan for each in self.partitions)
 
     @property
     def planned_verdicts(self) -> Counter[Verdict]:
-        """Return the counts of segments by the verdict that --apply would reach."""
-        judged = (each.planned or each.segments for each in self.partitions)
-        return Counter(each.readiness.verdict for segments in judged for each in segments)
+        """Return the number of segments by the verdict that they would have after --apply."""
+        found: Counter[Verdict] = Counter()
+        for each in self.partitions:
+            found.update(judged.readiness.verdict for judged in each.planned or each.segments)
+        return found
 
     @property
     def verdicts(self) -> Counter[Verdict]:
-        """Return the counts of segments by verdict."""
+        """Return the number of segments by verdict."""
         return sum((each.verdicts for each in self.partitions), Counter[Verdict]())
 
     @property
     def unlocated(self) -> dict[str, str]:
-        """Return why the log start offset is unknown, for each partition with a segment that waits for it."""
-        waiting = (each for each in self.partitions if each.verdicts[Verdict.UNKNOWN_LOG_START])
-        return {each.partition.name: each.facts.log_start_unknown for each in waiting}
+        """Return why the log start offset is unknown, by name of the partitions with UNKNOWN_LOG_START segments."""
+        reasons = {}
+        for each in self.partitions:
+            if each.verdicts[Verdict.UNKNOWN_LOG_START]:
+                reasons[each.partition.name] = each.facts.log_start_unknown
+        return reasons
 
     def file_of(self, verdict: Verdict) -> str:
-        """Return the path of the first segment with the verdict; "FILE" without one."""
+        """Return the path of the first segment with a verdict; "FILE" if there is none."""
         for each in self.partitions:
             for judged, segment in zip(each.segments, each.partition.segments, strict=False):
                 if judged.readiness.verdict is verdict:
@@ -105,7 +122,7 @@ class HostOutcome:
         return "FILE"
 
     def readiness(self) -> Iterator[pa.RecordBatch]:
-        """Yield rows of READINESS, one batch for each partition with segments."""
+        """Yield rows of the READINESS schema, one batch per partition with segments."""
         from tiersnap.snapshot.tables.readiness import readiness_batch
 
         for each in self.partitions:
@@ -124,7 +141,7 @@ class HostOutcome:
 
     @property
     def may_write(self) -> bool:
-        """Return whether the same run with `apply` may write or delete an object."""
+        """Return whether the same run with --apply may write or delete an object."""
         if self.plan:
             return True
         lasting: list[TiersnapError | None] = []
@@ -135,7 +152,7 @@ class HostOutcome:
         return any(error not in lasting for error in self.errors)
 
     def problems(self) -> Iterator[Problem]:
-        """Yield the problems of the run; of a plan, only problems that `apply` would not clear."""
+        """Yield the problems of the run. For a plan, these are the problems that --apply would leave."""
         yield from self.findings
         yield from self.errors
         yield from problems_of(self.planned_verdicts)

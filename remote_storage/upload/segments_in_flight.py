@@ -1,9 +1,8 @@
-"""Begin copy attempts at the next segments of a partition while earlier segments become visible.
+"""Start copy attempts of the next segments of a partition while earlier segments become visible.
 
-A begun segment is claimed and sent, but not visible. Segments are completed one by one, in ascending offset: check the
-objects in the store, check the claim, make the segment visible, finish the claim. So at most one segment of a partition
-is visible and unfinished, even if the process is killed. A begun segment is only a claim and objects, and no reader
-takes these objects for a segment.
+A started attempt claims its segment and sends the objects, but the segment is not visible. Attempts are completed one
+by one, in ascending offset: check objects and claim, make the segment visible, finish the claim. So even if the process
+is killed, at most one segment of the partition is visible with an unfinished claim.
 """
 
 from __future__ import annotations
@@ -22,18 +21,19 @@ from tiersnap.remote_storage.upload.tier_job import TierJob
 from tiersnap.snapshot.context_pool import ContextPool
 
 SEGMENTS_AT_ONCE = 6
-"""Limit of begun segments; each has one request under way, besides the parts of a large log."""
+"""Limit of started attempts. Each makes one request at a time, without the parts of a large log."""
 _LOOKS_AHEAD = 2
-"""Segments that are checked early. A check takes two requests, as many as the completion of a segment."""
+"""Number of later segments that are checked in advance. A check takes two requests, as does a completion."""
 BYTES_AT_ONCE = 64 << 20
-"""Limit for the logs of begun segments, which may all be in memory. The calling thread sends a larger log in parts."""
+"""Limit of the log bytes of started attempts, which may all be in memory. The calling thread sends a larger log."""
 
 
 class Ahead:
-    """Copy attempts at the segments of a partition; `close` undoes begun attempts that were not completed.
+    """Starts copy attempts of a partition in advance. `close` undoes attempts that were not completed.
 
     Args:
-        segments: segments that were not in remote storage when the partition was listed; ascending.
+        job: the partition and the remote location.
+        segments: the segments that are not in remote storage, ascending.
     """
 
     def __init__(self, job: TierJob, segments: Iterable[PlannedSegment]) -> None:
@@ -44,18 +44,18 @@ class Ahead:
         self._pool = ContextPool(SEGMENTS_AT_ONCE, thread_name_prefix="tiersnap-segment")
 
     def attempt(self, segment: PlannedSegment) -> Ended:
-        """Copy a segment, or complete its begun attempt; call it only after all segments before it."""
+        """Upload a segment, or complete its started attempt. Call this in ascending offset."""
         begun = self._take(segment)
         looked = self._looked.pop(segment.base_offset, None)
         if isinstance(begun, CopyAttempt):
             self._look_at_next()
             begun = begun.complete(begun.look if looked is None else looked.result)
         if begun.lost is not None:
-            self._looked.clear()  # another attempt is at work, so each segment needs a new check at its turn
+            self._looked.clear()  # another process uploads too, so check each segment just before it becomes visible
         return begun
 
     def close(self) -> None:
-        """Undo the begun attempts, without waiting for a server that does not answer."""
+        """Undo the started attempts. Do not wait for a server that does not answer."""
         with ExitStack() as each:
             each.callback(self._pool.shutdown)
             for begun in self._begun.values():
@@ -67,7 +67,7 @@ class Ahead:
         is_next = bool(self._waiting) and self._waiting[0] is segment
         if is_next:
             self._fill(())
-        if segment.base_offset not in self._begun:  # it is large, or was attempted before
+        if segment.base_offset not in self._begun:  # a large log, or a second attempt
             if is_next:
                 self._waiting.popleft()
             return begin_attempt(self._job, segment, Deadline(self._job.tierer.timeout))
@@ -90,7 +90,7 @@ class Ahead:
             self._begun[segment.base_offset] = _Begun(segment, deadline, begun)
 
     def _look_at_next(self) -> None:
-        """Begin to check the next segments while this one becomes visible, if they were sent."""
+        """Start checks of the next segments if their objects were sent."""
         for following in islice(self._begun.values(), _LOOKS_AHEAD):
             offset, future = following.segment.base_offset, following.future
             if offset in self._looked or not future.done() or future.exception() is not None:

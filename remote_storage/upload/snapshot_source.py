@@ -1,7 +1,7 @@
-"""The source files of a segment (on a broker's disk, in S3, on HDFS), and its producer snapshot.
+"""Read the source files of a segment (from a disk, S3 or HDFS), and its producer snapshot.
 
-No segment is uploaded without a snapshot that was compared with the log, or computed from it. The size and checksum
-recorded at that time detect a later change.
+A segment is uploaded only with a snapshot that was compared with the log or computed from it. The size and checksum of
+that moment are recorded, so that a later change is detected.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from tiersnap.snapshot.units import count_of
 
 @dataclass(frozen=True, slots=True)
 class SourceFile:
-    """A file and the `size` in bytes that the scan found; a file of another size counts as changed."""
+    """A file with the `size` in bytes at the time of the scan. A file with another size counts as changed."""
 
     filesystem: FileSystem
     path: str
     size: int
 
     def check_unchanged(self) -> None:
-        """Ask the file system for the size again.
+        """Raise an error if the file no longer has the size of the scan.
 
         Raises:
             TransientError: the file was deleted, or its size changed: retention, a broker restart, another replica.
@@ -43,27 +43,27 @@ class SourceFile:
         with self._reading():
             size = self.filesystem.size_of(self.path)
         if size is None:
-            raise self._changed("it is gone")
+            raise self._changed("the file was deleted")
         if size != self.size:
-            raise self._changed(f"it has {count_of(size, 'byte')} and had {self.size}")
+            raise self._changed(f"the file has {count_of(size, 'byte')} and had {self.size}")
 
     @contextmanager
     def open(self) -> Iterator[ByteSource]:
-        """Open the file, to be read in pieces.
+        """Open the file. Methods of the opened file raise the same errors.
 
         Raises:
-            TransientError: the file cannot be read; each method of the file raises it, too.
-            UnfinishedError: the user may not read the file.
+            TransientError: the file was deleted or cannot be read.
+            UnfinishedError: this user may not read the file.
         """
         with self._reading(), self.filesystem.open(self.path) as file:
             yield _NamedSource(file, self._reading)
 
     def read(self) -> bytes:
-        """Return the whole file; for indexes. Raises TransientError: it cannot be read, or its size changed."""
+        """Return the whole file. Raise TransientError if it cannot be read, or if its size changed."""
         with self.open() as file:
             data = file.read(self.size + 1)
         if len(data) != self.size:
-            raise self._changed(f"it has not the {count_of(self.size, 'byte')} of before")
+            raise self._changed(f"the file no longer has {count_of(self.size, 'byte')}")
         return data
 
     @contextmanager
@@ -71,7 +71,7 @@ class SourceFile:
         try:
             yield
         except FileNotFoundError as error:
-            raise self._changed("it is gone") from error
+            raise self._changed("the file was deleted") from error
         except PermissionError as error:
             raise UnfinishedError(f"{self.path}: not readable: {error}", hint="run as the broker's user") from error
         except OSError as error:
@@ -85,7 +85,7 @@ class SourceFile:
 
 @dataclass(frozen=True, slots=True)
 class _NamedSource:
-    """A ByteSource whose errors name the file; a store would attribute a plain OSError to the object that it writes."""
+    """A ByteSource whose errors name the source file. Otherwise a store would name its own object in an OSError."""
 
     file: ByteSource
     reading: Callable[[], AbstractContextManager[None]]
@@ -101,32 +101,32 @@ class _NamedSource:
 
 @dataclass(frozen=True, slots=True)
 class TrustedSnapshot:
-    """The state of all batches below `offset`, as the bytes of a `.snapshot` file.
+    """A producer snapshot that may be uploaded, as the bytes of a `.snapshot` file.
 
     Raises:
-        SnapshotChangedError: the bytes differ from the recorded ones.
-        CorruptSnapshotError: a broker could not read the bytes, or an entry has an offset from `offset` on.
-        MissingProducerSnapshotError: a broker's file that was not compared, or that contradicts the log.
+        SnapshotChangedError: the bytes differ from the recorded checksum.
+        CorruptSnapshotError: the bytes are damaged, or an entry has `offset` or a later offset.
+        MissingProducerSnapshotError: a broker's file was not compared with the log, or contradicts the log.
     """
 
     offset: int  # exclusive; the base offset of the segment that follows
     data: bytes
     provenance: Provenance  # origin of the content
-    # The verdict of the comparison with the log. A broker's file needs one, a computed snapshot does not.
+    # verdict of the comparison with the log; needed for a broker's file, None for a computed snapshot
     verdict: SnapshotVerdict | None = None
-    # Checksum of the whole file, recorded when it was computed or compared; None if none was recorded.
+    # CRC-32C of the whole file, recorded by the replay; None if none was recorded
     crc32c: int | None = None
-    # The strict comparison of a broker's file, which counts every entry; None if unknown. `verdict` only permits the
-    # upload. Only a strict match may start a replay.
+    # verdict of the comparison of every entry of a broker's file; None if unknown. `verdict` permits an upload, and
+    # `comparison` permits a replay from this snapshot.
     comparison: SnapshotVerdict | None = None
 
     def __post_init__(self) -> None:
         name = snapshot_file.file_name(self.offset)
         if self.crc32c is not None and (found := crc32c(self.data)) != self.crc32c:
             raise SnapshotChangedError(
-                f"{name}: {count_of(len(self.data), 'byte')} with CRC {found:08x}, the one that was computed or "
+                f"{name}: {count_of(len(self.data), 'byte')} with CRC {found:08x}, the snapshot that was computed or "
                 f"compared had CRC {self.crc32c:08x}",
-                hint="run the same command again: it compares anew",
+                hint="run the same command again: it compares the new file",
                 offset=self.offset,
             )
         entries = snapshot_file.checked(self.data, name=name)
@@ -135,13 +135,13 @@ class TrustedSnapshot:
         )
         if newest >= self.offset:
             raise CorruptSnapshotError(
-                f"{name}: an entry tells of offset {newest}; a snapshot knows nothing from its own offset on",
-                hint="the file has another snapshot's name: tiersnap repair LOGDIR --replace --apply",
+                f"{name}: an entry has offset {newest}, which is not below the snapshot offset",
+                hint="the file was renamed; to rebuild it: tiersnap repair LOGDIR --replace --apply",
             )
         if not may_be_uploaded(self.provenance, self.verdict):
             raise MissingProducerSnapshotError(
                 f"{name}: not trusted: {self.provenance}, {self.verdict or 'not compared with the log'}",
-                hint="tiersnap verify SOURCE compares, tiersnap repair LOGDIR --replace --apply rebuilds",
+                hint="to compare: tiersnap verify SOURCE; to rebuild: tiersnap repair LOGDIR --replace --apply",
                 offset=self.offset,
             )
 
@@ -152,24 +152,24 @@ class TrustedSnapshot:
 
 
 LARGEST_SNAPSHOT = 512 << 20
-"""Bytes: eleven million producers, more than a broker can hold."""
+"""Limit in bytes: a snapshot of eleven million producers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotSource:
-    """One snapshot to load; exactly one of `data`, `file` and `object_key` is set."""
+    """A snapshot to load. Exactly one of `data`, `file` and `object_key` is set."""
 
     offset: int  # exclusive; the base offset of the segment that follows
-    provenance: Provenance  # provenance, verdict and comparison: see TrustedSnapshot
+    provenance: Provenance  # for provenance, verdict and comparison see TrustedSnapshot
     verdict: SnapshotVerdict | None = None
     comparison: SnapshotVerdict | None = None
-    crc32c: int | None = None  # checksum of the whole file; None if none was recorded
+    crc32c: int | None = None  # recorded CRC-32C of the whole file; None if none was recorded
     data: bytes | None = None  # the bytes of a snapshot that was just computed
-    file: SourceFile | None = None  # the broker's file, with the size that was compared
-    object_key: str | None = None  # key in the store of the remote location
+    file: SourceFile | None = None  # the broker's file, with its size at the comparison
+    object_key: str | None = None  # key of the snapshot object in remote storage
 
     def load(self, store: ObjectStore) -> TrustedSnapshot:
-        """Return the snapshot, checked against the recorded checksum.
+        """Read the snapshot and compare it with the recorded checksum.
 
         Raises:
             SnapshotVanishedError: the file or object was deleted.
@@ -200,14 +200,14 @@ class SnapshotSource:
                 raise self._vanished(file.path) from error
             raise SnapshotChangedError(
                 f"{snapshot_file.file_name(self.offset)}: {error.message}",
-                hint="run the same command again: it compares anew",
+                hint="run the same command again: it compares the new file",
                 offset=self.offset,
             ) from error
 
     def _vanished(self, where: str) -> SnapshotVanishedError:
         return SnapshotVanishedError(
-            f"{where}: the snapshot at offset {self.offset} was there when the segment was judged, and is gone",
-            hint="run the same command again: it is computed anew",
+            f"{where}: the snapshot at offset {self.offset} was deleted after the segment was judged",
+            hint="run the same command again: it computes the snapshot",
             offset=self.offset,
             place=where,
         )

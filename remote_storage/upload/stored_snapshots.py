@@ -1,4 +1,4 @@
-"""The sink of the replay stage: computed snapshots and their manifests in remote storage."""
+"""Write computed snapshots and their manifests to remote storage: the SnapshotSink of a replay."""
 
 from __future__ import annotations
 
@@ -35,10 +35,9 @@ _log = logging.getLogger(__name__)
 
 @dataclass
 class KeptSnapshots:
-    """The bytes of snapshots that this process stored, so that the upload of their segments needs no request for them.
+    """Keeps the bytes of stored snapshots in memory, so that the upload of their segments does not request them again.
 
-    Of each partition the first snapshots are kept, up to `limit` bytes: segments are uploaded in the order in which
-    their snapshots are stored.
+    The first snapshots of each partition are kept, up to `limit` bytes, because the first segments are uploaded first.
     """
 
     limit: int = 64 << 20
@@ -46,44 +45,46 @@ class KeptSnapshots:
     _size: int = 0
 
     def keep(self, key: str, data: bytes) -> None:
-        """Keep the object's bytes if there is room."""
+        """Keep the bytes of an object if the limit permits it."""
         if self._size + len(data) <= self.limit:
             self._kept[key], self._size = data, self._size + len(data)
 
     def of(self, key: str) -> bytes | None:
-        """Return the object's bytes; None if they were not kept."""
+        """Return the bytes of an object; None if they were not kept."""
         return self._kept.get(key)
 
     def clear(self) -> None:
-        """Drop all snapshots, before the next partition."""
+        """Drop all snapshots. Call this before each partition."""
         self._kept.clear()
         self._size = 0
 
 
 @dataclass(frozen=True, slots=True)
 class _There:
-    """An existing object; `data` is None if its bytes do not match the store's own checksum."""
+    """An existing object; `data` is None if the bytes contradict the stored checksum."""
 
     info: ObjectInfo
     data: bytes | None
 
     @property
     def entries(self) -> np.ndarray | None:
-        """Return the entries (ENTRY_DTYPE) of the snapshot; None if no broker could read it."""
+        """Return the entries (ENTRY_DTYPE) of the snapshot; None if the snapshot is damaged."""
         try:
-            return None if self.data is None else snapshot_file.decode(self.data)
+            if self.data is not None:
+                return snapshot_file.decode(self.data)
         except CorruptSnapshotError:
-            return None
+            pass
+        return None
 
 
 @dataclass(frozen=True)
 class StoredSnapshots:
-    """Writes snapshots below `snapshots/` of a store, and for each partition a manifest of the run's snapshots."""
+    """Writes snapshots below `snapshots/` of a store, and one snapshot manifest per partition and run."""
 
     store: ObjectStore
     run_id: str
-    replace: bool = False  # also overwrite objects that tiersnap is not known to have written
-    writes: bool = True  # False: write nothing, but return the same results
+    replace: bool = False  # overwrite objects of unknown writers too
+    writes: bool = True  # False writes nothing and returns the same results
     kept: KeptSnapshots | None = None  # receives the bytes of stored snapshots
     _named: set[TopicIdPartition] = field(default_factory=set)
 
@@ -95,8 +96,8 @@ class StoredSnapshots:
         """See SnapshotSink.
 
         Raises:
-            ObjectExistsError: the object has other content, and tiersnap is not known to have written it.
-            CorruptDataError: the stored snapshot knows batches at offsets that no segment holds any more.
+            ObjectExistsError: an object of an unknown writer has other content.
+            CorruptDataError: the stored snapshot has batches in a gap of the log: segments were lost after its upload.
         """
         partition = TopicIdPartition(snapshot.topic, snapshot.topic_id, snapshot.partition)
         key = keys.snapshot(partition, snapshot.end_offset)
@@ -125,22 +126,22 @@ class StoredSnapshots:
         )
 
     def _settle(self, partition: TopicIdPartition, snapshot: SnapshotObject, there: _There) -> bytes | None:
-        """Return the bytes of the existing object if it stays; None if the snapshot replaced it."""
+        """Return the bytes of the existing object, or None after the computed snapshot replaced it."""
         key = self.store.uri + keys.snapshot(partition, snapshot.end_offset)
         if there.data == snapshot.data:
             return there.data
         if there.entries is not None:
             _refuse_lost(there.entries, snapshot, key)
             if _knows_more(there.entries, snapshot):
-                _log.debug("kept %s, which knows more than what was computed", key)
+                _log.debug("kept %s, which has more producers than the computed snapshot", key)
                 return there.data
         self._replace(partition, snapshot, there)
         return None
 
     def _put_if_absent(self, partition: TopicIdPartition, snapshot: SnapshotObject) -> _There | None:
-        """Write the snapshot unless an object exists; return that object, read back, or None.
+        """Write the snapshot if no object exists and return None. Otherwise read and return the existing object.
 
-        The object's stored checksum proves nothing: S3 keeps the checksum of the upload if the bytes rot later.
+        The existing bytes are read, because S3 keeps the checksum of the upload even if the bytes rot later.
         """
         if not self.writes:
             with suppress(ObjectNotFoundError):
@@ -152,7 +153,9 @@ class StoredSnapshots:
         except ObjectExistsError:
             return self._read(partition, snapshot.end_offset)
         _log.info("snapshot %s%s: %s", self.store.uri, key, outcome)
-        return None if outcome.is_ours else self._read(partition, snapshot.end_offset)
+        if outcome.is_ours:
+            return None
+        return self._read(partition, snapshot.end_offset)
 
     def _metadata(self, snapshot: SnapshotObject) -> dict[str, str]:
         trusted = TrustedSnapshot(snapshot.end_offset, snapshot.data, Provenance(snapshot.provenance))
@@ -166,19 +169,19 @@ class StoredSnapshots:
             info = self.store.head(key)
             if info is None:
                 raise TransientError(
-                    f"{self.store.uri}{key}: deleted while it was looked at", hint="run the same command again"
+                    f"{self.store.uri}{key}: deleted while it was read", hint="run the same command again"
                 ) from None
             return _There(info, None)
         return _There(found.info, found.data)
 
     def _replace(self, partition: TopicIdPartition, snapshot: SnapshotObject, there: _There) -> None:
         key = keys.snapshot(partition, snapshot.end_offset)
-        # If the stored checksum equals the computed snapshot's, the object once had this content, whoever wrote it.
+        # If the stored checksum equals that of the computed snapshot, the object was uploaded with this content.
         is_same = there.info.crc32c == crc32c(snapshot.data)
         if not (self.replace or is_same or self._is_ours(partition, snapshot.end_offset, there.info)):
             raise ObjectExistsError(
-                f"{self.store.uri}{key}: an object with other content is there, and no run of tiersnap wrote it",
-                hint="look at it; tiersnap run --replace --apply puts the computed snapshot in its place",
+                f"{self.store.uri}{key}: the object has other content, and no run of tiersnap wrote it",
+                hint="find out who wrote it; to overwrite it: tiersnap run --replace --apply",
                 key=key,
             )
         if not self.writes:
@@ -187,20 +190,21 @@ class StoredSnapshots:
         metadata = self._metadata(snapshot) | {"replaces-crc32c": before}
         self.store.replace_if(key, snapshot.data, there.info.etag, metadata)
         if there.entries is None:
-            _log.warning("computed again and replaced, for it was damaged: %s%s", self.store.uri, key)
+            _log.warning("damaged, computed again and replaced: %s%s", self.store.uri, key)
         else:
             _log.info("replaced %s%s", self.store.uri, key)
 
     def _is_ours(self, partition: TopicIdPartition, offset: int, found: ObjectInfo) -> bool:
-        """Return whether the object's metadata or a manifest shows that a run of tiersnap wrote it."""
+        """Return whether the object's metadata or a manifest proves that a run of tiersnap wrote the object."""
         if "run-id" in found.metadata:
             return True
         return any(record.offset == offset for record in self._described(partition))
 
     def _described(self, partition: TopicIdPartition) -> Iterator[SnapshotRecord]:
-        """Yield the records of the readable manifests; a damaged manifest of another run does not stop this run."""
+        """Yield the records of the readable manifests. Damaged manifests are skipped."""
         listed = manifest_objects(self.store, partition)
-        return (record for _, manifest in readable_manifests(self.store, listed) for record in manifest.snapshots)
+        for _, manifest in readable_manifests(self.store, listed):
+            yield from manifest.snapshots
 
     def commit(self, topic: str, topic_id: str | None, partition: int, snapshots: list[StoredSnapshot]) -> None:
         if not self.writes:
@@ -208,7 +212,7 @@ class StoredSnapshots:
         name = TopicIdPartition(topic, topic_id, partition)
         records = list(map(_record, snapshots))
         if not all(stored.is_new for stored in snapshots):
-            # A killed run may have written an existing object without a manifest, so this manifest lists it, too.
+            # A killed run may have written a snapshot without a manifest, so list existing snapshots too.
             described = set(map(_essence, self._described(name)))
             records = [record for record in records if _essence(record) not in described]
         if records:
@@ -228,8 +232,8 @@ def _refuse_lost(before: np.ndarray, snapshot: SnapshotObject, name: str) -> Non
     lost = next((gap for gap in snapshot.gaps() if gap.is_known_to(before)), None)
     if lost is not None:
         raise CorruptDataError(
-            f"{lost}, and {name}, which was made while they were there, knows of some",
-            hint="put the segment back from another replica; where its loss is final, move that object away",
+            f"{lost}, and {name}, an earlier snapshot, contains some of them",
+            hint="restore the segment from another replica; if the loss is final, move that object away",
         )
 
 
@@ -238,7 +242,7 @@ def _knows_more(before: np.ndarray, snapshot: SnapshotObject) -> bool:
 
 
 def snapshot_metadata(snapshot: TrustedSnapshot, *, run_id: str, fold_start_offset: int | None) -> dict[str, str]:
-    """Return the user metadata of a snapshot object."""
+    """Return the user metadata for a snapshot object."""
     return {
         "version": __version__,
         "run-id": run_id,
@@ -251,10 +255,10 @@ def snapshot_metadata(snapshot: TrustedSnapshot, *, run_id: str, fold_start_offs
 def put_manifest(
     store: ObjectStore, partition: TopicIdPartition, run_id: str, records: Iterable[SnapshotRecord]
 ) -> SnapshotManifest:
-    """Write the manifest of this run; a resumed run adds to its earlier one.
+    """Write the snapshot manifest of this run. A resumed run adds records to its existing manifest.
 
     Raises:
-        ObjectExistsError: the run's manifest has another record for the same offset.
+        ObjectExistsError: the existing manifest has another record for the same offset.
     """
     manifest = SnapshotManifest.of(partition, run_id, records)
     key = keys.snapshot_manifest(partition, run_id)

@@ -1,7 +1,7 @@
-"""Examine the partitions of one host, and upload their READY segments, without Spark and tables.
+"""Examine the partitions of one host, and upload their READY segments, without Spark.
 
-The host keeps no state of its own: remote segments show the finished work, claims the attempts under way. The Spark
-tasks of a fleet call the same functions to examine, judge and copy.
+The host stores no state. Remote segments and claims in remote storage show which segments are finished and which are
+being uploaded. The Spark tasks of `tiersnap run` call the same functions.
 """
 
 from __future__ import annotations
@@ -52,39 +52,39 @@ RefusalOf = Callable[[TopicIdPartition], TiersnapError | None]
 
 
 def _refuse_none(_: TopicIdPartition) -> None:
-    """Return no refusal, for a run without a cluster."""
+    """Return None: the RefusalOf for a run without a cluster."""
 
 
 @dataclass
 class HostPartition:
-    """The findings about a partition, and the results of the run."""
+    """The findings and the results of one partition."""
 
-    log_dir: str  # in the user's spelling
+    log_dir: str  # as the user wrote it
     partition: Partition
     facts: PartitionFacts
-    segments: list[SegmentReadiness]  # with their present verdicts; ascending
-    events: list[CopyEvent] = field(default_factory=list)  # of copy attempts, in order
-    findings: tuple[Finding, ...] = ()  # about damaged and unreadable files
+    segments: list[SegmentReadiness]  # with the current verdicts; ascending
+    events: list[CopyEvent] = field(default_factory=list)  # events of copy attempts, in order
+    findings: tuple[Finding, ...] = ()  # damaged and unreadable files
     errors: list[TiersnapError] = field(default_factory=list)
-    remote_error: TiersnapError | None = None  # remote storage did not answer, or has another log: nothing is uploaded
-    lost_error: TiersnapError | None = None  # offsets that remote storage lost; it is among `errors`
-    snapshots_written: int = 0  # objects
-    snapshots_mended: int = 0  # of the written ones, those that replaced a damaged object
-    leftover_count: int = 0  # objects of ended copy attempts
-    leftovers_removed: int = 0  # of these, the removed ones
+    remote_error: TiersnapError | None = None  # the failed listing of remote storage; then nothing is uploaded
+    lost_error: TiersnapError | None = None  # the error that names lost offsets; also in `errors`
+    snapshots_written: int = 0  # number of objects
+    snapshots_mended: int = 0  # number of written snapshots that replaced a damaged object
+    leftover_count: int = 0  # number of leftovers of ended copy attempts
+    leftovers_removed: int = 0  # number of deleted leftover objects
     encryption: Encryption | None = None  # of the remote segments; None if they were not listed
-    forgotten: Forgotten | None = None  # producers that the replica lost; None if none, or if not searched for
-    refusal: TiersnapError | None = None  # why the cluster cannot take the segments: nothing is uploaded
-    planned: list[SegmentReadiness] = field(default_factory=list)  # in a plan: with the verdicts of --apply
-    snapshots_planned: int = 0  # in a plan: objects that --apply would write
+    forgotten: Forgotten | None = None  # producers that the replica lost; None without any or without a search
+    refusal: TiersnapError | None = None  # why the cluster cannot take the segments; then nothing is uploaded
+    planned: list[SegmentReadiness] = field(default_factory=list)  # in a plan: the segments with verdicts after --apply
+    snapshots_planned: int = 0  # in a plan: number of snapshot objects that --apply would write
 
     @property
     def name(self) -> TopicPartition:
-        """Return topic and partition number."""
+        """Return topic name and partition number."""
         return self.partition.topic, self.partition.partition
 
     def refuse(self, refusal: TiersnapError) -> None:
-        """Plan nothing because of a refusal; it is an error if there was something to tier. Leftovers stay, too."""
+        """Set the refusal and drop the plan. If there are segments to tier, add the refusal to `errors`."""
         self.refusal, self.planned = refusal, []
         if self.is_to_tier:
             self.errors.append(refusal)
@@ -96,28 +96,28 @@ class HostPartition:
 
     @property
     def plan(self) -> TierPlan:
-        """Return the plan of --apply; it is empty if this run applied it."""
+        """Return what --apply would write; empty if this run had --apply."""
         ready = [each.facts.size_bytes for each in self.planned if each.is_ready]
         return TierPlan.of(ready, self.snapshots_planned)
 
     @property
     def readiness(self) -> list[Readiness]:
-        """Return the present readiness of each segment."""
+        """Return the current readiness of each segment."""
         return [each.readiness for each in self.segments]
 
     @property
     def is_to_tier(self) -> bool:
-        """Return whether segments were uploaded, or may be uploaded later."""
+        """Return whether segments were uploaded, are READY, or lack only a snapshot or --allow-plaintext."""
         wanted = (Verdict.READY, Verdict.ENCRYPTED_REMOTE, Verdict.MISSING_SNAPSHOT)
         return bool(self.events) or any(self.verdicts[each] for each in wanted)
 
     @property
     def awaits_records(self) -> bool:
-        """Return whether remote storage has a segment that brokers do not or may not know."""
+        """Return whether the partition has UPLOADED segments, whose records may be missing."""
         return bool(self.verdicts[Verdict.UPLOADED])
 
     def note_published(self, next_offset: int) -> None:
-        """Change the verdicts of the segments up to `next_offset` (exclusive): brokers know them now."""
+        """Set the verdicts of segments below the exclusive `next_offset` after a publication."""
         for number, each in enumerate(self.segments):
             end = each.facts.next_base_offset
             if (
@@ -129,7 +129,7 @@ class HostPartition:
 
     @property
     def verdicts(self) -> Counter[Verdict]:
-        """Return the counts of segments by verdict."""
+        """Return the number of segments by verdict."""
         return Counter(each.readiness.verdict for each in self.segments)
 
 
@@ -140,47 +140,44 @@ class HostTier:
     location: RemoteLocation
     options: ReplayOptions
     tierer: Tierer
-    topic_ids: Mapping[str, str] = field(default_factory=dict)  # ids by topic, for topics that have none on disk
+    topic_ids: Mapping[str, str] = field(default_factory=dict)  # topic ids by name, if partition.metadata lacks them
     check_crc: bool = True
-    allow_plaintext: bool = False  # upload although the plugin encrypted other segments
-    beside: BesideBrokers = NO_BROKERS  # detects a broker that copies, to leave the segments to it
-    records: Records | None = None  # of `__remote_log_metadata`; None if none were read
-    # Ids of complete segments that differ from the log. They count as missing, and nothing deletes them.
+    allow_plaintext: bool = False  # upload even if the plugin encrypted other segments
+    beside: BesideBrokers = NO_BROKERS  # detects segments that a broker is going to copy
+    records: Records | None = None  # from `__remote_log_metadata`; None if they were not read
+    # ids of complete segments that differ from the log: they count as missing, and are not deleted
     wrong: frozenset[str] = frozenset()
-    of_brokers: frozenset[str] | None = None  # the only ids of brokers' segments that count; None for all
+    of_brokers: frozenset[str] | None = None  # ids of the brokers' segments that count; None if all count
     log_start_of_now: AskLogStart | None = None  # see Observe.ask_log_start
-    asks_forgotten: bool = False  # find the producers that a replica lost
-    refusal_of: RefusalOf = _refuse_none  # the refusal of a partition that the cluster does not have
-    apply: bool = False  # write to remote storage; False: only plan
+    asks_forgotten: bool = False  # search for producers that the replica lost
+    refusal_of: RefusalOf = _refuse_none  # returns the error of a partition that the cluster cannot take, or None
+    apply: bool = False  # write to remote storage; False only plans
     _kept: KeptSnapshots = field(default_factory=KeptSnapshots)
     _doubt: PlaceDoubt = field(default_factory=PlaceDoubt)
 
     def told(self, answer: ClusterAnswer, left_for: int | None) -> HostTier:
-        """Return this object with the answer of a cluster, to tier beside its brokers; see BesideBrokers."""
+        """Return a copy with the cluster's records and copy tasks; for `left_for` see BesideBrokers."""
         beside = BesideBrokers(left_for=left_for, tasks=answer.tasks)
         return replace(self, beside=beside, records=answer.records)
 
     def uploading_again(self, ids: Collection[str], found: Iterable[tuple[NamedLogDir, Partition]]) -> HostTier:
-        """Return this object with the damaged segments of `ids`, which it uploads again; see damaged_uploads."""
+        """Return a copy that uploads the damaged segments among `ids` again; see damaged_uploads."""
         if not ids:
             return self
-        partitions = (
-            (named.log_dir.filesystem, replace(each, topic_id=each.topic_id or self.topic_ids.get(each.topic)))
-            for named, each in found
-        )
+        partitions = ((named.log_dir.filesystem, self._with_topic_id(each)) for named, each in found)
         damaged = damaged_uploads(self.location, ids, partitions, self._expiry)
         return replace(self, wrong=self.wrong | damaged)
 
     def prepare_store(self, topic: re.Pattern[str] | None) -> SweptStore:
-        """Refuse a store without conditional writes, and remove leftovers of killed processes; only with `apply`.
+        """Check that the store supports conditional writes, and delete leftovers. Without `apply` do nothing.
 
-        So a missing bucket or a lacking permission shows before the work, not after it.
+        A missing bucket or permission is reported here, before the replay.
 
         Args:
-            topic: matches the names of the topics to tier; None for all.
+            topic: matches the names of topics to tier; None for all.
 
         Raises:
-            ConditionsIgnoredError: see check_conditions.
+            ConditionsIgnoredError: the store ignores the conditions of conditional writes.
         """
         if not self.apply:
             return SweptStore()
@@ -188,9 +185,9 @@ class HostTier:
         return sweep_store(self.location.store, lambda name: matches_topic(name, topic))
 
     def partitions(self, found: Iterable[tuple[NamedLogDir, Partition]]) -> Iterator[HostPartition]:
-        """Tier one partition after the other, and yield the result of each.
+        """Tier the partitions one by one, and yield the result of each.
 
-        After a server fails to answer, it gets no request about later partitions.
+        After a server did not answer, no request is made for later partitions.
         """
         refuses_plaintext, wrong = not self.allow_plaintext, self.wrong
         observe = Observe(
@@ -209,7 +206,7 @@ class HostTier:
             log_dir = named.log_dir
             if named.source not in cluster_ids:
                 cluster_ids[named.source] = _cluster_id(log_dir)
-            partition = replace(each, topic_id=each.topic_id or self.topic_ids.get(each.topic))
+            partition = self._with_topic_id(each)
             listing = lister.with_remote(PartitionListing(log_dir.filesystem, partition, cluster_ids[named.source]))
             if listing.is_remote_known:
                 self._doubt.take(partition, listing.remote)
@@ -222,8 +219,13 @@ class HostTier:
                 done.forgotten = told_forgotten(observe, log_dir.filesystem, partition, self._expiry)
             yield done
 
+    def _with_topic_id(self, partition: Partition) -> Partition:
+        return replace(partition, topic_id=partition.topic_id or self.topic_ids.get(partition.topic))
+
     def _sink(self) -> StoredSnapshots:
-        kept = self._kept if self.apply else None
+        kept = None
+        if self.apply:
+            kept = self._kept
         return StoredSnapshots(self.location.store, self.tierer.run_id, self.options.replace, self.apply, kept)
 
     @property
@@ -231,7 +233,7 @@ class HostTier:
         return self.options.broker_expiry(self.tierer.now)
 
     def place_errors(self) -> tuple[TiersnapError, ...]:
-        """Return why the brokers seem to read another remote location, judged by the listed partitions."""
+        """Return the reasons, from all listings so far, why brokers may read another remote location."""
         return self._doubt.errors(self.location.store.uri)
 
     def _tier(self, uri: str, listing: PartitionListing, task: ListingReplay, known: KnownManifests) -> HostPartition:
@@ -257,7 +259,9 @@ class HostTier:
         segments = judged if self.apply else list(policy.judge(*about, unwritten, coverage))
         stored = [each.stored for each in found.reached.values() if each.stored is not None]
         errors = [RecordedError.of(each, told_at(partition, each)).raised for each in replayed.errors]
-        remote_error = None if listing.remote_error is None else listing.remote_error.raised
+        remote_error: TiersnapError | None = None
+        if listing.remote_error is not None:
+            remote_error = listing.remote_error.raised
         lost_error = lost_error_of(self.location, partition, remote.lost)
         errors.extend(filter(None, [remote_error, lost_error]))
         written = sum(each.written_by is not None for each in stored)
@@ -280,12 +284,11 @@ class HostTier:
         return done
 
     def _beside_now(self, remote: RemoteListing) -> BesideBrokers:
-        """Return `beside` with the store's present time, if a broker may have just copied a segment.
-
-        Only then the time is requested.
-        """
+        """Return `beside`. If brokers uploaded segments, add the store's current time, which costs a request."""
         is_asked = self.beside.left_for is not None and any(copy.is_brokers for copy in remote.copies)
-        return replace(self.beside, store_now=self.location.store.now()) if is_asked else self.beside
+        if not is_asked:
+            return self.beside
+        return replace(self.beside, store_now=self.location.store.now())
 
     def _sweep(self, done: HostPartition, known: KnownManifests) -> None:
         job = TierJob(self.location, name_of(done.partition), self.tierer, known)
@@ -324,7 +327,7 @@ class HostTier:
     def _planned(
         self, done: HostPartition, listing: PartitionListing, snapshots: Mapping[int, SnapshotAt]
     ) -> Iterator[PlannedSegment]:
-        """Yield the plan of each READY segment."""
+        """Yield the READY segments as arguments for `tier_partition`."""
         partition = done.partition
         for segment, judged in zip(partition.segments, done.segments, strict=True):
             if judged.is_ready:
@@ -340,4 +343,6 @@ class HostTier:
 
 def _cluster_id(log_dir: LogDir) -> str | None:
     properties = read_properties(log_dir.filesystem, log_dir.path)
-    return None if properties is None else properties.cluster_id
+    if properties is None:
+        return None
+    return properties.cluster_id

@@ -1,4 +1,4 @@
-"""The job of tiering one partition, shared by all steps: the process, the remote location, and the events."""
+"""The partition, the remote location and the process that all steps of an upload need."""
 
 from __future__ import annotations
 
@@ -26,16 +26,18 @@ from tiersnap.snapshot.replay.remote_listing import CopyEvent, RemoteSegmentStat
 
 @dataclass(frozen=True, slots=True)
 class Tierer:
-    """The process that tiers; it is the same for all attempts of one task, also of a repeated or speculative one.
+    """The process that uploads. All attempts of a Spark task share it, even if the task is repeated.
 
     Attributes:
-        run_id, warehouse, process: see locks.claim.Attempt.
-        now: ms, the run's time; the host's clock is not read again.
+        run_id: see locks.claim.Attempt.
+        now: time of the run in ms; the clock is not read again.
+        warehouse: see locks.claim.Attempt.
+        process: see locks.claim.Attempt.
         broker_id: broker id in the metadata.
-        timeout: seconds for one segment, None for no limit.
-        wait: least seconds to wait for another attempt's segment, before this attempt tries again or gives up.
-        copy_grace: ms by the store's clock for which another writer's unfinished copy counts as under way.
-        pause: waits for a number of seconds.
+        timeout: seconds for one segment; None for no limit.
+        wait: minimum seconds to wait for another attempt's segment, before this attempt tries again or gives up.
+        copy_grace: ms by the store's clock; a broker's younger incomplete segment counts as being copied.
+        pause: sleeps for a number of seconds.
     """
 
     run_id: str
@@ -51,12 +53,13 @@ class Tierer:
 
 @dataclass(frozen=True, slots=True)
 class TierJob:
-    """One partition to tier: the remote location, the manifests read there, and the process.
+    """One partition to tier.
 
     Attributes:
+        known: manifests that were read before; None if none were read.
         replaced: ids of segments that do not count as uploaded, because they are wrong or `mend` does not publish
-            them; no attempt deletes them.
-        of_brokers: the only ids of brokers' segments that count; None for all.
+            them. No attempt deletes them.
+        of_brokers: ids of the brokers' segments that count; None if all count.
     """
 
     location: RemoteLocation
@@ -72,7 +75,7 @@ class TierJob:
         return self.location.store
 
     def list_remote_partition(self, local_start: int) -> RemoteInventory:
-        """List the partition in remote storage; `local_start` is the base offset of the first local segment."""
+        """List the remote segments; `local_start` is the base offset of the first local segment."""
         return list_remote_partition(
             self.location, self.partition, local_start=local_start, known=self.known, of_brokers=self.of_brokers
         )
@@ -80,8 +83,8 @@ class TierJob:
     def counted(self, found: RemoteInventory) -> RemoteInventory:
         """Return the inventory with only the segments that count for this job.
 
-        If wrong segments are replaced, a segment of tiersnap counts only if its claim is finished: the objects of an
-        unfinished attempt may be unchecked.
+        If this job replaces wrong segments, tiersnap's segments count only with a finished claim, because an unfinished
+        attempt may not have checked its objects.
         """
         found = found.counted(self.replaced, self.of_brokers)
         if not self.replaced:
@@ -94,18 +97,18 @@ class TierJob:
         return Attempt.of(new_segment_id(), self.tierer.run_id, self.tierer.warehouse, self.tierer.process)
 
     def claimed_segment(self, segment: PlannedSegment) -> ClaimedSegment:
-        """Return the name of the segment in claims.
+        """Return the name of a segment in claims: partition, base offset and last leader epoch.
 
         Raises:
             IncompleteBundleError: the segment has no leader epoch.
         """
         epochs = segment.segment_leader_epochs
         if not epochs:
-            raise IncompleteBundleError(f"segment {segment.base_offset}: no leader epoch began below its end")
+            raise IncompleteBundleError(f"segment {segment.base_offset}: no leader epoch starts below its end offset")
         return ClaimedSegment(self.partition, segment.base_offset, epochs[-1][0])
 
     def metadata(self, ready: SegmentBundle, attempt: Attempt) -> RemoteLogSegmentMetadata:
-        """Return the COPY_SEGMENT_STARTED metadata of one attempt."""
+        """Return the metadata of an attempt, in the state COPY_SEGMENT_STARTED."""
         segment_id = RemoteLogSegmentId.of(self.partition, attempt.segment_id)
         return ready.metadata(segment_id, broker_id=self.tierer.broker_id, event_timestamp=self.tierer.now)
 
@@ -117,7 +120,7 @@ class TierJob:
         state: RemoteSegmentState | None = None,
         error: TiersnapError | None = None,
     ) -> CopyEvent:
-        """Return an event of a segment, at the run's time."""
+        """Return an event of a segment, with the time of the run."""
         message = "" if error is None else f"{self.partition} segment {segment.base_offset}: {error.message}"
         return CopyEvent(
             topic=self.partition.topic,

@@ -1,9 +1,9 @@
-"""Upload one partition's READY segments, on a host and in each task of a fleet.
+"""Upload the READY segments of one partition, on a host or in a Spark task.
 
-Segments become visible one by one, ascending. After a failure the later segments wait, so that there is never a gap. A
-segment that is in remote storage is skipped, or its claim is finished (already_there). Any other segment gets a copy
-attempt (copy_attempt), which may begin before its turn (segments_in_flight). An attempt that loses its claim waits for
-the segment of the winner.
+Segments become visible one by one, ascending. After a failure, later segments are not uploaded, so that no gap arises.
+already_there.py skips a segment that is in remote storage, or finishes its claim. Every other segment gets a copy
+attempt (copy_attempt.py). segments_in_flight.py starts attempts in advance. If an attempt loses its claim, it waits for
+the segment of the other attempt.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ from tiersnap.snapshot.replay.remote_listing import CopyEvent
 _log = logging.getLogger(__name__)
 
 _POLL_SECONDS = 2.0
-# An attempt that loses its claim waits for the winner's segment, this many times as long as it had copied itself. The
-# winner may have died, so it then claims the segment again, once.
+# An attempt that lost its claim waits this multiple of its own upload time for the other attempt. The process of the
+# other attempt may have died, so this attempt then claims the segment once more.
 _PATIENCE = 3
 
 
@@ -57,15 +57,20 @@ def tier_partition(
     replaced: frozenset[str] = frozenset(),
     of_brokers: frozenset[str] | None = None,
 ) -> Iterator[CopyEvent]:
-    """Copy the READY segments of a partition, given in ascending order, and yield their events.
+    """Upload the READY segments of a partition, and yield their events.
 
-    A segment that is in remote storage already yields an event without a state. If a killed attempt left its claim
-    unfinished, the event has the state COPY_SEGMENT_FINISHED. An error is an event, too, and the last one.
+    A segment that is already in remote storage yields an event without a state. If this run finished the claim of a
+    killed attempt, the event has the state COPY_SEGMENT_FINISHED. An error is the last event.
 
     Args:
-        cluster_id: cluster of the log, stored for the partition before its first object; None if unknown.
-        known: manifests that were read earlier; None to read them.
-        replaced, of_brokers: see TierJob.
+        location: the remote location.
+        partition: the partition.
+        segments: the READY segments, ascending.
+        tierer: the process that uploads.
+        cluster_id: id of the log's cluster, written to `cluster.json` before the first object; None if unknown.
+        known: manifests that were read before; None reads them from the store.
+        replaced: see TierJob.
+        of_brokers: see TierJob.
     """
     planned = tuple(segments)
     if not planned:
@@ -100,15 +105,17 @@ def _check_in_flight(job: TierJob, inventory: RemoteInventory) -> None:
     in_flight = [each.start_offset for each in inventory.in_flight(job.tierer.copy_grace)]
     if in_flight:
         raise CopyInFlightError(
-            f"somebody else is copying the segment at {min(in_flight)}, or stopped a moment ago",
-            hint="stop the broker's copier (remote.log.copy.disable=true) or leave the topic to it",
+            f"a broker is copying the segment at {min(in_flight)}, or stopped a moment ago",
+            hint="disable copying (remote.log.copy.disable=true), or let the broker copy this topic",
         )
 
 
 def _tier(job: TierJob, segment: PlannedSegment, there: RemoteInventory | None, ahead: Ahead) -> Iterator[CopyEvent]:
-    """Yield the events of one segment; `there` is the inventory that covers it, or None."""
+    """Yield the events of one segment; `there` is the inventory if it covers the segment, otherwise None."""
     try:
-        event = None if there is None else event_of_covered(job, segment, there)
+        event = None
+        if there is not None:
+            event = event_of_covered(job, segment, there)
     except TiersnapError as error:
         event = job.event(segment, error=error)
     if event is not None:
@@ -124,13 +131,13 @@ def _tier(job: TierJob, segment: PlannedSegment, there: RemoteInventory | None, 
         yield from again.events
         if again.lost is None:
             return
-        # With 0 seconds this attempt never got the claim, and its holder was waited for already.
+        # With 0 seconds this attempt never had the claim, and it has already waited for the holder.
         event = _wait_for_other(job, segment, again.lost) if again.lost.seconds else None
     yield event or job.event(segment, error=ended.lost.error)
 
 
 def _wait_for_other(job: TierJob, segment: PlannedSegment, lost: Lost) -> CopyEvent | None:
-    """Return the event of another attempt's segment; None if that does not come in time, or the attempt ended."""
+    """Wait for another attempt's segment and return its event; None after a timeout or if that attempt ended."""
     left = max(job.tierer.wait, _PATIENCE * lost.seconds)
     try:
         while True:
@@ -156,9 +163,12 @@ def plan_segment(
     open_transactions: tuple[tuple[int, int], ...] | None,
     kept: KeptSnapshots,
 ) -> PlannedSegment:
-    """Return a READY segment of a host in the form that tier_partition takes.
+    """Return a READY segment of a host as an argument for `tier_partition`.
 
     Args:
+        filesystem: the file system of the log directory.
+        segment: the local segment.
+        judged: its verdict READY.
         leader_epochs: the whole leader-epoch-checkpoint.
         open_transactions: (producer id, first offset) of the transactions open at the base offset; None if unknown.
         kept: snapshots whose bytes are in memory.
@@ -202,4 +212,6 @@ def _snapshot(filesystem: FileSystem, folder: str, judged: JudgedSnapshot, kept:
 
 
 def _file(filesystem: FileSystem, ref: FileRef | None) -> SourceFile | None:
-    return None if ref is None else SourceFile(filesystem, ref.path, ref.size)
+    if ref is None:
+        return None
+    return SourceFile(filesystem, ref.path, ref.size)

@@ -1,4 +1,4 @@
-"""The Spark task that uploads one partition with tier_partition: READY rows in, TIERED rows out."""
+"""The Spark task that uploads one partition. It maps rows of READY to rows of TIERED."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TIERED = REMOTE_LOG_SEGMENTS
 
 @dataclass(frozen=True, slots=True)
 class ReadySegment:
-    """A READY segment with the sizes of its index files: a row of READY."""
+    """A row of READY: a segment with the sizes of its index files in bytes; None for a missing file."""
 
     judged: SegmentJudgement
     offset_index_bytes: int | None
@@ -34,7 +34,7 @@ class ReadySegment:
     transaction_index_bytes: int | None
 
     def planned(self) -> PlannedSegment:
-        """Return the segment in the form that tier_partition takes."""
+        """Return the segment as an argument for `tier_partition`."""
         judged, segment, copy = self.judged.verdict, self.judged.verdict.segment, self.judged.copy
         assert copy is not None and segment.next_base_offset is not None, "not READY"
         filesystem, folder = partition_folder(judged.log_dir, judged.topic, judged.partition)
@@ -77,22 +77,26 @@ READY = _READY_ROWS.schema
 
 @dataclass(frozen=True)
 class TierTask:
-    """Maps the READY rows of one partition, ascending, to TIERED rows."""
+    """Maps the READY rows of one partition, ascending by base offset, to TIERED rows."""
 
     location: RemoteLocation
     tierer: Tierer
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Tier the partition, and yield each event as a row as soon as it happens."""
+        """Upload the segments, and yield a row after each event."""
         ready = list(_READY_ROWS.read(batches))
         if not ready:
             return
-        planned, first, copy = [each.planned() for each in ready], ready[0].judged.verdict, ready[0].judged.copy
+        planned, first, copy = map(ReadySegment.planned, ready), ready[0].judged.verdict, ready[0].judged.copy
         partition = TopicIdPartition(first.topic, first.facts.topic_id, first.partition)
-        cluster_id = None if copy is None else copy.cluster_id
+        cluster_id = None
+        if copy is not None:
+            cluster_id = copy.cluster_id
         for event in tier_partition(self.location, partition, planned, self.tierer, cluster_id=cluster_id):
             yield EVENTS.batch([event])
 
 
 def _file(filesystem: FileSystem, path: str, size: int | None) -> SourceFile | None:
-    return None if size is None else SourceFile(filesystem, path, size)
+    if size is None:
+        return None
+    return SourceFile(filesystem, path, size)

@@ -1,4 +1,4 @@
-"""Read the uploads that --upload-again names; damaged ones are uploaded again, under new ids."""
+"""Find the damaged segments among those that --upload-again names."""
 
 from __future__ import annotations
 
@@ -25,15 +25,17 @@ def damaged_uploads(
     partitions: Iterable[tuple[FileSystem, Partition]],
     expiry: BrokerExpiry,
 ) -> frozenset[str]:
-    """Read segments completely, compare them with the local log, and return the ids of damaged ones.
+    """Compare complete segments with the local log, and return the ids of damaged segments.
 
     Args:
+        location: the remote location.
         ids: ids of segments that tiersnap uploaded.
-        partitions: partitions of this host.
+        partitions: file systems and partitions of this host.
+        expiry: see `find_doubts`.
 
     Raises:
-        UsageError: an id is of no complete segment that tiersnap uploaded in these partitions.
-        DivergedLogError: a segment is intact, but of another log.
+        UsageError: for an id, these partitions have no complete segment that tiersnap uploaded.
+        DivergedLogError: a segment is intact, but from another log.
         TransientError, RemoteStorageError: remote storage does not answer, or refuses.
     """
     left, damaged = set(ids), set[str]()
@@ -48,14 +50,14 @@ def damaged_uploads(
         for segment_id, why in doubts.differing.items():
             raise DivergedLogError(
                 f"{name}:{segment_id}: {why}",
-                hint="two logs with one topic id: tier from the replica whose log is in remote storage",
+                hint="two logs have one topic id: tier from the replica whose log is in remote storage",
             )
         damaged |= doubts.damaged.keys()
         left -= found
     if left:
         raise UsageError(
-            f"--upload-again {min(left)}: no complete segment with this id in {location.store.uri} that tiersnap "
-            "uploaded of a partition in LOGDIR",
-            hint="tiersnap publish names the ids of damaged uploads; brokers' segments are mended by tiersnap mend",
+            f"--upload-again {min(left)}: tiersnap uploaded no complete segment with this id to "
+            f"{location.store.uri} for a partition in LOGDIR",
+            hint="tiersnap publish prints the ids of damaged uploads; tiersnap mend replaces brokers' segments",
         )
     return frozenset(damaged)

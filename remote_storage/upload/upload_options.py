@@ -1,4 +1,4 @@
-"""The options of all uploads."""
+"""The options of commands that upload."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True)
 class UploadOptions:
-    """The options of all jobs that upload segments."""
+    """The common options of commands that upload segments."""
 
-    rate: int | None = None  # bytes of segments a second, of all workers together; None for no limit
-    allow_plaintext: bool = False  # upload although the plugin encrypted other segments
-    apply: bool = False  # write; False: only plan
+    rate: int | None = None  # bytes per second of all workers together; None for no limit
+    allow_plaintext: bool = False  # upload even if the plugin encrypted other segments
+    apply: bool = False  # write; False only plans

@@ -1,10 +1,11 @@
-"""Upload a segment to remote storage completely and checked, or leave nothing of it.
+"""Upload a complete and checked segment to remote storage. After a failure, delete its objects.
 
-The log is sent first, then the indexes, and last the object that makes the segment visible. The log is checked while it
-is sent, and wrong indexes are rebuilt from it. The last object is written only after all others were found in the store
-(see checked_upload).
-If a step fails, the written objects are deleted in reverse order. After a crash the segment is not visible either;
-`Layout.inspect` shows the next run whether to record COPY_SEGMENT_FINISHED, or to call `delete_copy` and take a new
+The log is sent first, then the indexes, and last the object that makes the segment visible. tiersnap checks the log
+while it sends the log, and rebuilds wrong indexes. The last object is written only after a listing shows all others
+(see checked_upload.py).
+
+If a step fails, the written objects are deleted in reverse order. After a crash, the next run calls `Layout.inspect`.
+If the segment is complete, that run records COPY_SEGMENT_FINISHED. Otherwise it calls `delete_copy` and takes a new
 segment id.
 """
 
@@ -32,7 +33,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class CopyResult:
-    """The result of a copy: bytes of its objects, keys of the created ones, and why an index was rebuilt, by name."""
+    """The result of an upload: bytes of all objects, keys of new objects, and why indexes were rebuilt, by index."""
 
     bytes: int
     made: tuple[str, ...]
@@ -47,12 +48,14 @@ def copy_segment(
     timeout: float | None = DEFAULT_UPLOAD_SECONDS,
     before_visible: Callable[[], None] = lambda: None,
 ) -> CopyResult:
-    """Copy `segment` as `metadata`, which is `segment.metadata(…)` and recorded as COPY_SEGMENT_STARTED.
+    """Upload a segment.
 
     Args:
-        timeout: seconds for the whole segment, None for no limit.
-        before_visible: called when all objects but the last exist in the store; an error that it raises undoes the
-            copy.
+        location: the remote location.
+        segment: the segment with all its parts.
+        metadata: the result of `segment.metadata(…)`, in the state COPY_SEGMENT_STARTED.
+        timeout: seconds for the whole segment; None for no limit.
+        before_visible: called before the last object is written. If it raises an error, the objects are deleted.
 
     Raises:
         TiersnapError: see SegmentCopy.
@@ -67,17 +70,17 @@ def copy_segment(
 
 @dataclass(slots=True, eq=False)
 class SegmentCopy:
-    """A copy under way: `send` its objects, check them with `look`, make it visible with `show`.
+    """One upload: `send` writes all objects but the last, `look` checks them, `show` writes the last one.
 
-    A step that fails deletes the objects. `attrs["left_behind"]` of the error has the keys that could not be deleted.
+    If a step fails, the objects are deleted. Keys that could not be deleted are in `attrs["left_behind"]` of the error.
 
     Raises:
-        SegmentChangedError: the segment differs from the decoded one.
+        SegmentChangedError: the segment differs from the decoded segment.
         CorruptSegmentError: a batch is damaged.
         WrongLeaderEpochsError: a batch has another leader epoch than the leader-epoch-checkpoint.
-        TransientError: time ran out, or storage failed, or lost an acknowledged object.
-        RemoteStorageError: storage refused, or has other bytes than were sent.
-        ObjectExistsError: the segment id was used before.
+        TransientError: the time limit passed, or the store did not answer or lost an acknowledged object.
+        RemoteStorageError: the store refused, or has other bytes than were sent.
+        ObjectExistsError: an object with this segment id exists.
     """
 
     location: RemoteLocation
@@ -92,7 +95,7 @@ class SegmentCopy:
         _check_described(self.segment, self.metadata)
 
     def send(self, deadline: Deadline) -> None:
-        """Send the log and the indexes, and compare each with the stored object, before the deadline."""
+        """Send the log and all other objects but the last before the deadline. Compare each with the stored object."""
         segment = self.segment
         segment.log.check_unchanged()
         with self.undone_on_error(), deadline:
@@ -109,11 +112,11 @@ class SegmentCopy:
             deadline.check(f"copy of {self.metadata.id}")
 
     def look(self) -> None:
-        """Check with one listing that all sent objects exist; if that fails, the caller undoes the copy."""
+        """Check with one listing that all sent objects exist. If this raises an error, the caller must call `undo`."""
         check_listed(self.location.store, self.location.layout.stem(self.metadata), self._sent)
 
     def show(self) -> CopyResult:
-        """Put the last object, which makes the segment visible."""
+        """Write the last object, which makes the segment visible."""
         assert self._last is not None
         with self.undone_on_error():
             self._put_planned(self._last)
@@ -121,26 +124,26 @@ class SegmentCopy:
 
     @property
     def shown(self) -> tuple[str, bytes]:
-        """Return the ETag and the content of the last object; call it after `show`."""
+        """Return the ETag and the content of the last object. Call this only after `show`."""
         assert self._last is not None
         return self._sent[-1][1].etag, self._last.content
 
     @contextmanager
     def undone_on_error(self) -> Iterator[None]:
-        """Delete the sent objects if the block raises."""
+        """Delete the sent objects if the block raises an error."""
         try:
             yield
         except BaseException as error:
             if isinstance(error, ObjectExistsError):
-                self._in_doubt.clear()  # another writer made the object
+                self._in_doubt.clear()  # another writer created the object, so do not delete it
             failures = self.undo()
             if isinstance(error, TiersnapError):
                 error.attrs["left_behind"] = [failure.key for failure in failures]
             raise
 
     def undo(self) -> tuple[DeleteFailure, ...]:
-        """Delete the sent objects, the last first; return those that remain."""
-        # Never delete another writer's object. Delete our own even if the put got no answer.
+        """Delete the sent objects, the last first. Return the failures."""
+        # An object whose put got no answer is ours, so delete it too. Objects of other writers stay.
         return delete_in_reverse(self.location.store, self._made() + self._in_doubt)
 
     def _made(self) -> list[str]:
@@ -169,9 +172,9 @@ def object_metadata(segment: SegmentBundle) -> dict[str, str]:
 
 
 def delete_copy(location: RemoteLocation, metadata: RemoteLogSegmentMetadata) -> tuple[DeleteFailure, ...]:
-    """Delete the objects of a remote segment, the one that makes it visible first; return those that remain.
+    """Delete the objects of a remote segment, first the object that makes it visible. Return the failures.
 
-    If it returns nothing, DELETE_SEGMENT_FINISHED may be recorded. A repeated call is harmless.
+    Without failures, DELETE_SEGMENT_FINISHED may be recorded. A second call does no harm.
     """
     return delete_in_reverse(location.store, list(location.layout.object_keys(metadata)))
 
@@ -179,17 +182,17 @@ def delete_copy(location: RemoteLocation, metadata: RemoteLogSegmentMetadata) ->
 def _check_described(segment: SegmentBundle, metadata: RemoteLogSegmentMetadata) -> None:
     if metadata.state is not SegmentState.COPY_SEGMENT_STARTED:
         raise IllegalStateTransitionError(
-            f"{metadata.id} is {metadata.state.name}: bytes are copied in COPY_SEGMENT_STARTED",
+            f"{metadata.id} is {metadata.state.name}: an upload needs COPY_SEGMENT_STARTED",
             hint="a new attempt takes a new segment id",
         )
     described = (metadata.start_offset, metadata.end_offset + 1, metadata.segment_size)
     found = (segment.base_offset, segment.next_base_offset, segment.log.size)
     if described != found:
-        raise IncompleteBundleError(f"{metadata.id}: metadata says {described}, the segment is {found}")
+        raise IncompleteBundleError(f"{metadata.id}: metadata says {described}, the segment has {found}")
 
 
 def delete_in_reverse(store: ObjectStore, keys: Sequence[str]) -> tuple[DeleteFailure, ...]:
-    """Delete written objects, the last first; log and return those that remain."""
+    """Delete written objects, the last first. Log and return the failures."""
     failures: list[DeleteFailure] = []
     for key in reversed(keys):
         try:

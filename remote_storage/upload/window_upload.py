@@ -1,8 +1,9 @@
-"""The transactions that are open at the base offset of a segment before a scan window.
+"""Find the transactions that are open at the base offset of a segment before a scan window (--scan window).
 
-Nothing was replayed there, so the snapshots before the window lack transactions that ended before it. Each upload
-compares the transactions that are open at the segment's end with its snapshot (checked_upload). So that snapshot names
-the transactions open at the next base offset. After a remote segment, they are read from remote storage.
+The log before the window is not replayed, so snapshots there may lack transactions. Each upload checks that its
+snapshot has all transactions that are open at the segment's end (checked_upload.py). So the snapshot of an uploaded
+segment contains the transactions that are open at the base offset of the next one. If the previous segment was uploaded
+by an earlier run or a broker, its transactions are read from remote storage.
 """
 
 from __future__ import annotations
@@ -23,13 +24,15 @@ from tiersnap.snapshot.replay.expiry import DEFAULT_PRODUCER_EXPIRATION_MS, Brok
 def known_starts(
     job: TierJob, planned: Sequence[PlannedSegment], inventory: RemoteInventory
 ) -> Iterator[PlannedSegment]:
-    """Yield the segments; if one follows a remote segment, add its open transactions from remote storage.
+    """Yield the segments. If a segment follows a remote segment, read its open transactions from remote storage.
 
     Args:
+        job: the partition and the remote location.
+        planned: the segments to upload, ascending.
         inventory: the remote segments that count.
 
     Raises:
-        UnknownStateError: remote storage cannot supply the state there.
+        UnknownStateError: remote storage does not determine the state at a base offset.
         TransientError, RemoteStorageError: remote storage does not answer, or refuses.
     """
     first = min((copy.start_offset for copy in inventory.segments), default=None)
@@ -53,7 +56,7 @@ def _open_in_remote(job: TierJob, segment: PlannedSegment) -> tuple[tuple[int, i
         entries = state_at(job.location, log, segment.base_offset, expiry).entries
     except UnknownStateError as error:
         raise UnknownStateError(
-            f"nothing tells which transactions are open at {segment.base_offset}: {error.message}",
+            f"open transactions at {segment.base_offset} are unknown: {error.message}",
             hint="run again without --scan window: it replays the whole log",
             base_offset=segment.base_offset,
         ) from error

@@ -1,7 +1,8 @@
-"""Complete segments of brokers' attempts without a COPY_SEGMENT_FINISHED record, read and compared with the local log.
+"""Compare brokers' complete but unfinished remote segments with the local log.
 
-A storage manager may throw after its objects exist (KAFKA-19981), or because they are damaged. Their sizes prove
-nothing: an attempt is right if every batch, the indexes, the leader epochs and the snapshot agree with the local log.
+These segments have no COPY_SEGMENT_FINISHED record. The storage manager may have failed after it wrote correct objects
+(KAFKA-19981), or because it wrote damaged ones. So every batch, the indexes, the leader epochs and the snapshot are
+compared with the local log.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.remote_log.remote_inventory import list_remote_partition
 from tiersnap.remote_storage.remote_log.remote_segment import RemoteSegment
+from tiersnap.remote_storage.remote_log.segment_objects import by_id
 from tiersnap.remote_storage.verify.compare_whole import ReadSegment, compare_whole
 from tiersnap.remote_storage.verify.local_log import LocalLog
 from tiersnap.snapshot.replay.expiry import BrokerExpiry
@@ -20,12 +22,12 @@ from tiersnap.snapshot.replay.expiry import BrokerExpiry
 
 @dataclass(frozen=True, slots=True)
 class ComparedAttempts:
-    """Attempts that no record calls finished, by segment id.
+    """The comparison of unpublished segments with the local log.
 
     Attributes:
-        right: brokers' attempts that equal the local log.
-        wrong: why others are wrong; they are uploaded again.
-        differing: why own uploads, which are right in themselves, differ from the local log.
+        right: ids of brokers' segments that equal the local log.
+        wrong: reasons why segments are wrong, by segment id; they are uploaded again.
+        differing: reasons why undamaged uploads of tiersnap differ from the local log, by segment id.
     """
 
     right: frozenset[str]
@@ -43,12 +45,15 @@ def compare_attempts(
     local: LocalLog | None,
     expiry: BrokerExpiry,
 ) -> ComparedAttempts:
-    """Read every object of the complete segments among `begun`, and compare them with the local log.
+    """Read every object of the complete segments among `begun`, and compare the objects with the local log.
 
-    If several have the same offsets, only the newest is read, and the others count as wrong.
+    If several segments have the same bounds, only the newest is read, and the others count as wrong.
 
     Args:
-        local: the log of the partition on this host; None without one.
+        location: the remote location.
+        partition: the partition.
+        begun: ids of brokers' segments that have no COPY_SEGMENT_FINISHED record.
+        local: the partition's log on this host; None without a local log.
         expiry: see `find_doubts`.
 
     Raises:
@@ -58,7 +63,7 @@ def compare_attempts(
         return ComparedAttempts(frozenset(), {})
     found = list_remote_partition(location, partition).segments
     complete = [each for each in found if each.segment_id in begun]
-    wrong = {each.segment_id: "it was not read" for each in complete}
+    wrong = dict.fromkeys(by_id(complete), "the segment was not compared")
     if local is None or not complete:
         return ComparedAttempts(frozenset(), wrong)
     newest = {each.bounds: each for each in sorted(complete, key=_age)}
@@ -80,4 +85,6 @@ def _age(segment: RemoteSegment) -> tuple[int, str]:
 def _why(found: ReadSegment) -> str:
     if not found.told.verdict.is_sound:
         return found.told.reason
-    return "" if found.is_compared else "the local log has no such segment"
+    if found.is_compared:
+        return ""
+    return "the local log has no segment with these offsets"

@@ -1,6 +1,6 @@
-"""Plan a check: count partitions and their segments in one listing of the store; nothing else is read.
+"""Plan a check from one listing of the store: count partitions, segments, bytes and requests.
 
-A partition that has only claims is checked, too, because it lost all its segments, or retention deleted them.
+A partition with claims but without segments is verified too: its segments may be lost, or retention deleted them.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from tiersnap.snapshot.units import count_of, human_bytes
 
 _LOGS = (KeyKind.LOG, KeyKind.LOCAL_LOG)
 _SMALLEST = (KeyKind.RSM_MANIFEST, KeyKind.LOCAL_LEADER_EPOCHS, KeyKind.LOCAL_OFFSET_INDEX)
-# Requests of a segment without those for its log: the listing's, and those of each depth.
+# Requests per segment at each depth, without requests for the log.
 _AIVEN = {CheckDepth.METADATA: 1, CheckDepth.SNAPSHOTS: 2, CheckDepth.FULL: 2}
 _LOCAL = {CheckDepth.METADATA: 3, CheckDepth.SNAPSHOTS: 9, CheckDepth.FULL: 9}
-# Requests of a partition: its listings, and the indexes of its newest segment, for the lineage.
+# Requests per partition: listings, and the indexes of the newest segment for the lineage.
 _AIVEN_PARTITION, _LOCAL_PARTITION = 4, 8
-_TAIL_BYTES = 1 << 20  # of a log of LocalTieredStorage, for its end
+_TAIL_BYTES = 1 << 20  # bytes of a LocalTieredStorage log that are read for its end offset
 _EVERY = 1 << 32
 
 
@@ -38,10 +38,13 @@ class CheckPlan:
     """The counts of a plan.
 
     Attributes:
-        partitions: segments of each; 0 if only claims are left.
-        bytes: at most what the depth reads, without `largest`.
-        largest: bytes of the largest object of each kind except logs. Each partition reads one more of each.
+        partitions: number of segments by partition; 0 if the partition has only claims.
+        segments: number of segments to verify.
+        requests: upper bound of requests for these segments.
+        bytes: upper bound of bytes to read, without `largest`.
         sampled: see CheckRequest; None if all segments are verified.
+        largest: bytes of the largest object of each partition and kind, without logs. A check may read one more object
+            of each kind and partition.
     """
 
     location: RemoteLocation
@@ -55,12 +58,12 @@ class CheckPlan:
 
     @property
     def request(self) -> CheckRequest:
-        """Return the request, with the sample that was chosen."""
+        """Return the request with `sampled`."""
         return replace(self.asked, sampled=self.sampled)
 
     @property
     def sentence(self) -> str:
-        """For people."""
+        """Return the plan as one line of output."""
         chosen = count_of(self.segments, "segment")
         if self.sampled is not None:
             chosen = f"{self.segments} of {count_of(self.partitions.total(), 'segment')}"
@@ -70,22 +73,25 @@ class CheckPlan:
 
     @property
     def most_requests(self) -> int:
-        """Return how many requests a check makes at most, if a listing takes one."""
-        return self.requests + len(self.partitions) * (_LOCAL_PARTITION if self.location.is_local else _AIVEN_PARTITION)
+        """Return the upper bound of requests; each listing counts as one."""
+        of_partition = _AIVEN_PARTITION
+        if self.location.is_local:
+            of_partition = _LOCAL_PARTITION
+        return self.requests + len(self.partitions) * of_partition
 
     @property
     def most_bytes(self) -> int:
-        """Return how many bytes a check reads at most."""
+        """Return the upper bound of bytes to read."""
         return self.bytes + sum(self.largest.values())
 
     def note(self, partition: TopicIdPartition, kind: KeyKind, size: int) -> None:
-        """Count an object of a segment, whether it is verified or not."""
+        """Count an object of any segment, inside or outside the sample."""
         self.partitions[partition] += kind in _LOGS
         if kind not in (*_LOGS, KeyKind.RSM_MANIFEST):
             self.largest[partition, kind] = max(size, self.largest.get((partition, kind), 0))
 
     def add(self, kind: KeyKind, size: int, modified: int) -> None:
-        """Count an object of a segment that is verified."""
+        """Count an object of a segment to verify; `modified` is its write time in ms."""
         if kind in _LOGS:
             self._add_log(size, modified)
         elif kind in _SMALLEST or self.asked.depth is not CheckDepth.METADATA:
@@ -100,13 +106,13 @@ class CheckPlan:
             self.bytes += min(size, _TAIL_BYTES)
         self.requests += of_depth[depth]
         if self.sampled is not None and depth is not CheckDepth.METADATA:
-            self.requests += of_depth[CheckDepth.METADATA] + 1  # the snapshot of the segment before it
+            self.requests += of_depth[CheckDepth.METADATA] + 1  # plus the snapshot of the previous segment
         if self._is_log_read(modified):
             self.requests += 1 - size // -FETCH_SIZE
             self.bytes += size
 
     def _is_log_read(self, modified: int) -> bool:
-        """Return whether the depth reads the log of a segment, written at `modified` (ms)."""
+        """Return whether a check at this depth may read the log of a segment that was written at `modified` (ms)."""
         if self.asked.depth is CheckDepth.FULL:
             return True
         expiration = self.asked.producer_expiration
@@ -122,24 +128,31 @@ def plan_check(
     percent: float | None = None,
     number: int | None = None,
 ) -> CheckPlan:
-    """Count what will be read; a listing of the whole store, of which nothing is kept but a number a partition.
+    """List the store and return the plan of a check.
 
     Args:
-        percent, number: of segments, as a sample; a second listing.
+        location: the remote location.
+        asked: depth and expiration of the check.
+        is_wanted: returns whether a partition is to be verified.
+        percent: size of a random sample in percent of the segments; None for all.
+        number: size of a random sample in segments, which costs a second listing; None for all.
 
     Raises:
-        ObjectNotFoundError: there is no segment.
+        ObjectNotFoundError: the location has no segment of these partitions.
     """
-    sampled = None if percent is None else int(_EVERY * percent / 100)
+    sampled = None
+    if percent is not None:
+        sampled = int(_EVERY * percent / 100)
     if number is not None:
         sampled = _largest_of(location, asked, is_wanted, number)
     plan = CheckPlan(location, asked, sampled=sampled)
     claimed: set[TopicIdPartition] = set()
-    elsewhere: set[TopicIdPartition] = set()  # whose segments have the keys of the other layout
+    elsewhere: set[TopicIdPartition] = set()  # partitions with segments in the other layout
     for key, info in _keys(location, is_wanted):
         partition, kind = key.partition, key.kind
         if key.segment_id is None:
-            claimed.update([partition] if kind is KeyKind.CLAIM else [])
+            if kind is KeyKind.CLAIM:
+                claimed.add(partition)
             continue
         if not _is_of_segment(key, location):
             elsewhere.add(partition)
@@ -172,7 +185,7 @@ def _is_of_segment(key: ParsedKey, location: RemoteLocation) -> bool:
 def _largest_of(
     location: RemoteLocation, asked: CheckRequest, is_wanted: Callable[[TopicPartition], bool], number: int
 ) -> int:
-    """Return the largest `sample_order` of the `number` segments that are first in it."""
+    """Return the `sample_order` of the last segment in a sample of `number` segments."""
     first: list[int] = []
     for key, _ in _keys(location, is_wanted):
         if key.segment_id is None or key.kind not in _LOGS:

@@ -1,4 +1,4 @@
-"""A Spark task: partitions as rows -> rows of the table `remote_checks`."""
+"""The Spark task that verifies partitions. It yields rows of the table `remote_checks`."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import pyarrow as pa
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.remote_log.log_head import nobody_tells
+from tiersnap.remote_storage.remote_log.segment_objects import by_id
 from tiersnap.remote_storage.verify.partition_check import PartitionCheck
 from tiersnap.snapshot.errors import TiersnapError
 from tiersnap.snapshot.gate.remote_check import CHECKS, CheckRequest, ComparedWith, RemoteCheck, RemoteVerdict
@@ -24,7 +25,7 @@ _ROWS = 1_000
 
 
 class ComparedSnapshot(NamedTuple):
-    """The CRC-32C of a snapshot at an offset."""
+    """The CRC-32C of a snapshot, and its exclusive snapshot offset."""
 
     offset: int
     crc: int
@@ -32,11 +33,11 @@ class ComparedSnapshot(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PartitionToCheck:
-    """A partition that is verified.
+    """A partition to verify.
 
     Attributes:
-        known: the newest checks of its segments.
-        compared: snapshots that a run compared with the log or computed.
+        known: the newest earlier checks of the segments; None without any.
+        compared: snapshots that a run computed or compared with the log; None without any.
     """
 
     topic: str
@@ -52,20 +53,21 @@ TO_CHECK = _PARTITIONS.schema
 
 @dataclass(frozen=True)
 class CheckTask:
-    """TO_CHECK rows -> rows of RemoteCheck."""
+    """Maps rows of TO_CHECK to rows of RemoteCheck."""
 
     location: RemoteLocation
     asked: CheckRequest
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Verify one partition after the other; what remote storage does not tell is a row as well."""
+        """Verify the partitions one by one. A failed request yields an UNVERIFIED row for its partition."""
         for partition in _PARTITIONS.read(batches):
             checks = self._checks(partition)
             while some := list(islice(checks, _ROWS)):
                 yield CHECKS.batch(some)
 
     def _checks(self, partition: PartitionToCheck) -> Iterator[RemoteCheck]:
-        known, compared = {each.segment_id: each for each in partition.known or ()}, dict(partition.compared or ())
+        known = by_id(partition.known or ())
+        compared = dict(partition.compared or ())
         of = TopicIdPartition(partition.topic, partition.topic_id, partition.partition)
         try:
             check = PartitionCheck(self.location, of, self.asked, known, compared=compared, log_start_of=nobody_tells)

@@ -1,9 +1,11 @@
-"""Remote segments read whole before they become visible, or before another one is deleted: names prove nothing.
+"""Read and compare every byte of remote segments before a publication or a deletion.
 
-`publish`, `unblock` and `mend` call `find_doubts` or `compare_whole` before they write a record, `tier` before it
-finishes the copy of an attempt that was killed; `tier` and `maintain remove-orphans` call `read_remaining` before they
-delete a log. Every batch, the leader epochs, the indexes and the snapshot are read, and compared with a local log as
-far as one has the segment. Segments that this run uploaded were compared while they were sent.
+`publish`, `unblock` and `mend` call `find_doubts` or `compare_whole` before they write a record. `tier` calls
+`find_doubts` before it finishes the claim of a killed attempt. `tier` and `maintain remove-orphans` call
+`read_remaining` before they delete a segment.
+
+Every batch, the leader epochs, the indexes and the snapshot are read. If a local log has the segment, every part is
+compared with the local log. Segments that this run uploaded are not read again: the upload compared them.
 """
 
 from __future__ import annotations
@@ -28,16 +30,17 @@ from tiersnap.snapshot.replay.expiry import DEFAULT_PRODUCER_EXPIRATION_MS, Brok
 _log = logging.getLogger(__name__)
 
 COMPARED = frozenset({RemoteVerdict.MATCHES, RemoteVerdict.EXTENDS})
-"""Verdicts on segments whose bytes were all read and compared."""
+"""The verdicts of segments whose bytes were all compared."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadSegment:
-    """A segment that was read.
+    """A segment whose objects were all read.
 
     Attributes:
-        is_compared: whether the local log has it, too.
-        digest: over the headers of all batches; "" if one is damaged.
+        told: the verdict.
+        is_compared: whether the segment was compared with a local log.
+        digest: digest over all batch headers; "" if a batch is damaged.
     """
 
     segment_id: str
@@ -47,8 +50,10 @@ class ReadSegment:
 
     @property
     def doubt(self) -> str:
-        """Return why the segment is not proven to be right; "" if all its bytes were read and compared."""
-        return "" if self.told.verdict in COMPARED else f"{self.told.verdict}: {self.told.reason}"
+        """Return why the segment is not proven to be right; "" if all bytes were compared and are right."""
+        if self.told.verdict in COMPARED:
+            return ""
+        return f"{self.told.verdict}: {self.told.reason}"
 
 
 def find_doubts(
@@ -58,13 +63,16 @@ def find_doubts(
     compare: CompareLocally | None,
     expiry: BrokerExpiry,
 ) -> dict[str, str]:
-    """Read the complete segments among `ids`; return the reasons why some may not be published, by segment id.
+    """Read the complete segments among `ids`. Return the reasons why segments may not be published, by segment id.
 
-    A segment that the plugin encrypted cannot be read, and is not doubted.
+    Encrypted segments cannot be read and have no reason.
 
     Args:
-        compare: compares them with the local log; None without one.
-        expiry: when brokers forget producers, and the time now. A snapshot may omit producers that expired.
+        location: the remote location.
+        partition: the partition.
+        ids: segment ids.
+        compare: compares segments with the local log; None without a local log.
+        expiry: the time of the run, and the brokers' producer expiration; a snapshot may omit expired producers.
 
     Raises:
         TransientError, RemoteStorageError: remote storage does not answer, or refuses.
@@ -81,15 +89,15 @@ def find_doubts(
     first = read(found)
     if not first:
         return {}
-    doubts = read(first)  # the network may have flipped a byte
+    doubts = read(first)  # read wrong segments again, because the network may have changed a byte
     for segment_id, why in doubts.items():
         if why != first[segment_id]:
             raise TransientError(
-                f"{partition}:{segment_id}: read twice, with other bytes: {first[segment_id]}; {why}",
+                f"{partition}:{segment_id}: two reads returned different bytes: {first[segment_id]}; {why}",
                 hint="run the same command again",
             )
     for segment_id, why in doubts.items():
-        _log.warning("not made visible: %s:%s: %s", partition, segment_id, why)
+        _log.warning("not published: %s:%s: %s", partition, segment_id, why)
     return doubts
 
 
@@ -98,8 +106,8 @@ class Doubts:
     """The reasons why segments are wrong, by segment id.
 
     Attributes:
-        damaged: wrong in themselves.
-        differing: right in themselves, and not the segments of the local log: the others hold another log.
+        damaged: reasons of damaged segments.
+        differing: reasons of undamaged segments that differ from the local log, so they are from another log.
     """
 
     damaged: dict[str, str]
@@ -113,10 +121,11 @@ def split_doubts(
     compare: CompareLocally | None,
     expiry: BrokerExpiry,
 ) -> Doubts:
-    """Find the doubts, and tell damage from another log; see `find_doubts`."""
+    """Return the result of `find_doubts`, split into damaged segments and segments of another log."""
     doubts = find_doubts(location, partition, ids, compare, expiry)
     damaged = find_doubts(location, partition, doubts.keys(), None, expiry)
-    return Doubts(damaged, {each: why for each, why in doubts.items() if each not in damaged})
+    differing = {each: why for each, why in doubts.items() if each not in damaged}
+    return Doubts(damaged, differing)
 
 
 def compare_whole(
@@ -126,11 +135,14 @@ def compare_whole(
     claimed: Container[ClaimedSegment],
     expiry: BrokerExpiry,
 ) -> Iterator[ReadSegment]:
-    """Read every object of complete segments, in ascending offsets, and compare them.
+    """Read and compare every object of complete segments, in ascending offset.
 
     Args:
-        claimed: segments with a claim, which vouches for a snapshot.
-        compare, expiry: see `find_doubts`.
+        location: the remote location.
+        segments: complete segments of one partition.
+        compare: see `find_doubts`.
+        claimed: segments that have a claim; the claim may mark the snapshot as trusted.
+        expiry: see `find_doubts`.
 
     Raises:
         TransientError, RemoteStorageError: remote storage does not answer, or refuses.
@@ -147,7 +159,7 @@ def compare_whole(
 
 
 def read_remaining(store: ObjectStore, segment: RemoteSegment, now: int) -> ReadSegment:
-    """Read a segment by itself, before a copy of its offsets may be deleted; `now` in ms.
+    """Read the segment that remains after another segment with the same offsets is deleted; `now` is ms.
 
     Raises:
         TransientError, RemoteStorageError: remote storage does not answer, or refuses.

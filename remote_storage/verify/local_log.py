@@ -1,4 +1,4 @@
-"""Compare the snapshots of remote segments with the log on this host."""
+"""Compare remote segments with the log on this host."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ _ELSEWHERE = FileRef("", 0, 0)
 
 @dataclass(frozen=True, slots=True)
 class ToldLocally:
-    """The answers of a local log about remote segments, by segment id.
+    """The comparison of remote segments with a local log, by segment id.
 
     Attributes:
-        snapshots: comparisons of their snapshots with the log.
-        digests: over the headers of all batches, of those that are segments of the local log as well.
+        snapshots: comparisons of the remote snapshots with the log.
+        digests: digests over all batch headers, for remote segments with the bounds of a local segment.
     """
 
     snapshots: Mapping[str, Comparison] = field(default_factory=dict)
@@ -63,8 +63,9 @@ class LocalLog:
     """The log of one partition on this host.
 
     Attributes:
-        beginnings: state of the log before its first local file.
-        findings: damaged and unreadable files of all logs; they grow as logs are read.
+        beginnings: producer states at the first local offset.
+        check_crc: verify the CRC-32C of each batch.
+        findings: damaged and unreadable files. `compare` adds to this list, which several logs may share.
     """
 
     filesystem: FileSystem
@@ -78,24 +79,26 @@ class LocalLog:
         return {each.base_offset: each for each in self.partition.segments}
 
     def log_start(self, covered: Sequence[Interval]) -> ToldStart | None:
-        """Return the log start as its checkpoints tell it, or the `covered` offsets; None if it is unknown."""
+        """Return the log start by the checkpoints and the `covered` offsets; None if unknown."""
         return start_by_files(self.partition, covered)
 
     @property
     def is_running(self) -> bool:
-        """Return whether a broker runs with its log directory."""
+        """Return whether a broker on this host has locked the log directory."""
         return self.filesystem is LOCAL and is_in_use(Path(self.partition.path).parent)
 
     def segment_of(self, record: RemoteLogSegmentMetadata) -> Segment | None:
-        """Return the local segment with the offsets and as many bytes as a record says; None without one."""
+        """Return the local segment with the same bounds and size as a record; None without such a segment."""
         found = self._segments.get(record.start_offset)
         end = record.end_offset + 1
-        return found if found and (found.next_base_offset, found.log.size) == (end, record.segment_size) else None
+        if found and (found.next_base_offset, found.log.size) == (end, record.segment_size):
+            return found
+        return None
 
     def compare(self, store: ObjectStore, copies: Sequence[RemoteSegment]) -> ToldLocally:
-        """Replay the log and compare the snapshot of each remote segment of its lineage that ends in it.
+        """Replay the log, and compare the remote segments of its lineage that end in it.
 
-        If several segments end at one offset, one snapshot is compared, and the logs of all segments.
+        If several segments end at one offset, only one snapshot is compared. Digests are returned for all segments.
         """
         own = list(self._of_log(copies))
         ending = {copy.end_offset: copy for copy in own}
@@ -108,7 +111,7 @@ class LocalLog:
             begins=self.beginnings.of(self.partition),
         )
         self.findings.extend(each for each in found.findings if each not in self.partition.findings)
-        snapshots = {copy.segment_id: found.snapshots[end] for end, copy in ending.items() if end in found.snapshots}
+        snapshots = {ending[end].segment_id: each for end, each in found.snapshots.items() if end in ending}
         return ToldLocally(snapshots, _own_digests(own, _digests_of(found.segments)))
 
     def _of_log(self, copies: Iterable[RemoteSegment]) -> Iterator[RemoteSegment]:
@@ -119,13 +122,16 @@ class LocalLog:
 
 
 def _digests_of(segments: Iterable[SegmentFacts]) -> dict[tuple[int, int | None], str]:
-    """Return the digest of each undamaged segment by its base offset and exclusive end."""
-    right = (each for each in segments if each.damage_kind is None)
-    return {(each.base_offset, each.next_base_offset): each.digest for each in right}
+    """Return the digest of each undamaged segment, by base offset and exclusive end offset."""
+    digests = {}
+    for each in segments:
+        if each.damage_kind is None:
+            digests[each.base_offset, each.next_base_offset] = each.digest
+    return digests
 
 
 def _own_digests(copies: Iterable[RemoteSegment], digests: Mapping[tuple[int, int | None], str]) -> dict[str, str]:
-    """Return the local digests of remote segments by id; those without one are left out."""
+    """Return the digests of local segments with the bounds of remote segments, by segment id."""
     own = {}
     for copy in copies:
         digest = digests.get(copy.bounds)
@@ -135,7 +141,7 @@ def _own_digests(copies: Iterable[RemoteSegment], digests: Mapping[tuple[int, in
 
 
 def _read_snapshot(store: ObjectStore, ending: Mapping[int, RemoteSegment], offset: int) -> bytes | None:
-    """Return the producer snapshot of the remote segment that ends at an offset; b"" if it is damaged or missing."""
+    """Return the snapshot of the remote segment that ends at an offset; b"" if it is damaged or missing."""
     if offset not in ending:
         return None
     wanted = (IndexType.PRODUCER_SNAPSHOT,)
@@ -147,7 +153,7 @@ def _read_snapshot(store: ObjectStore, ending: Mapping[int, RemoteSegment], offs
 
 @dataclass(frozen=True)
 class LocalLogs:
-    """Logs on this host, by topic and partition."""
+    """The logs on this host, by topic and partition."""
 
     logs: Mapping[TopicPartition, LocalLog] = field(default_factory=dict)
     _left_out: set[TopicIdPartition] = field(default_factory=set)
@@ -156,9 +162,9 @@ class LocalLogs:
         return partition in self.logs
 
     def of(self, partition: TopicIdPartition) -> LocalLog | None:
-        """Return the log of a remote partition; None without one, without a segment, or of another topic id.
+        """Return the log of a partition; None if no local log with segments has the same topic id.
 
-        A log with another id, or whose id is unknown, is logged once: its topic may have been made anew.
+        If the topic id differs or is unknown, a warning is logged once: the topic may have been created again.
         """
         found = self.logs.get((partition.topic, partition.partition))
         if found is None or not found.partition.segments:
@@ -167,7 +173,9 @@ class LocalLogs:
             return found
         if partition not in self._left_out:
             self._left_out.add(partition)
-            has = f"its topic id is {topic_id}" if topic_id else "it has no partition.metadata"
+            has = "it has no partition.metadata"
+            if topic_id:
+                has = f"its topic id is {topic_id}"
             _log.warning("%s is left out: %s, remote storage has %s", found.partition.path, has, partition.topic_id)
         return None
 
@@ -186,17 +194,23 @@ def local_logs(
     """Return the logs of selected partitions in log directories.
 
     Args:
-        located: hands partitions on with the log start that a cluster tells, see cluster.log_starts.located.
+        log_dirs: paths or URIs of log directories.
+        selection: selects partitions.
+        beginnings: producer states at the first local offset.
+        check_crc: verify the CRC-32C of each batch.
+        findings: receives damaged and unreadable files, now and whenever a log is read.
+        log_starts: log start offsets by --log-start.
         leading: URI of the log directory whose replica is read, by partition; None if each partition has one replica.
-        findings: takes damaged and unreadable files, now and when a log is read.
-        log_starts: as --log-start states them.
+        located: adds the cluster's log starts to partitions; see cluster.log_starts.located.
 
     Raises:
         SourceNotFoundError, NotALogDirError, UsageError: see `open_log_dirs`, `selected_of` and `with_stated`.
         PartitionTwiceError: see `refuse_twice`.
     """
     opened, logs = with_stated(open_log_dirs(log_dirs), log_starts), dict[TopicPartition, LocalLog]()
-    told = [] if findings is None else findings
+    told = findings
+    if told is None:
+        told = []
     if leading is None:
         refuse_twice(opened)
     told.extend(findings_of(opened))
@@ -216,7 +230,7 @@ def logs_of_replicas(
     expiry: BrokerExpiry,
     leading: Mapping[TopicPartition, str] | None = None,
 ) -> LocalLogs:
-    """Return the logs of selected partitions of several replicas, with the producers of remote segments before.
+    """Return the logs of selected partitions. Producer states before the first local file come from remote storage.
 
     See `local_logs` for `leading`.
 
@@ -224,4 +238,6 @@ def logs_of_replicas(
         SourceNotFoundError, NotALogDirError, UsageError, PartitionTwiceError: see `local_logs`.
     """
     begins = Beginnings(partial(beginning, Observe(location), expiry))
-    return local_logs(log_dirs, selection, begins, check_crc=True, leading=leading) if log_dirs else LocalLogs()
+    if not log_dirs:
+        return LocalLogs()
+    return local_logs(log_dirs, selection, begins, check_crc=True, leading=leading)

@@ -1,17 +1,19 @@
-"""Verify the remote segments of one partition, in ascending offsets.
+"""Verify the remote segments of one partition, in ascending offset.
 
-    metadata   Every object exists in the size of its manifest. The segments leave no hole under the leader epochs of
-               the newest one.
-    snapshots  The indexes have the right sizes, and their entries the right order. Each snapshot is compared with the
-               first of these that exists: the local log, a snapshot at the offset that a run compared or computed, the
-               claim that vouches for it, the fold of its own segment if one of its producers may live. A living
-               producer of an earlier snapshot must be in it, unless batches explain its absence.
-    full       The CRC-32C and leader epoch of every batch, and the indexes, are right. Each snapshot is compared with
-               the fold of the remote log, from its begin on.
+The depths of a check:
 
-A segment is skipped if an earlier check of it still holds. If its state is needed, its snapshot is read. Retention may
-delete segments during the check, so a segment that vanishes together with all older ones is not reported.
-remote_log.remote_state has the rules for snapshots.
+    metadata   Every object exists with the size in its manifest. The segments of the newest lineage have no gap.
+    snapshots  The indexes have valid sizes and ascending entries. Each snapshot is compared with the first source that
+               exists: the local log, a snapshot that a run compared or computed, a claim that marks the snapshot
+               as trusted, the replay of the snapshot's own segment. A segment is replayed only if one of its
+               producers may be active. Each active producer of an earlier snapshot must be in the snapshot, or a
+               later batch must explain why the producer is missing.
+    full       The CRC-32C and leader epoch of every batch are right, and the indexes agree with the batches. Each
+               snapshot is compared with the replay of the remote log from its first offset.
+
+A segment is skipped if its earlier check is still valid. If the next segment needs the state before it, the snapshot of
+the skipped segment is read. Retention may delete segments meanwhile, so a missing segment is not reported if all older
+segments are missing too. remote_log/remote_state.py has the rules for snapshots.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import pairwise
+from itertools import chain, pairwise
 
 from tiersnap.remote_storage.errors import ObjectNotFoundError
 from tiersnap.remote_storage.layouts import keys
@@ -36,7 +38,7 @@ from tiersnap.remote_storage.remote_log.remote_segment import (
     read_lineage,
     read_segment,
 )
-from tiersnap.remote_storage.remote_log.segment_objects import SegmentObjects, list_segments
+from tiersnap.remote_storage.remote_log.segment_objects import SegmentObjects, by_id, ids_of, list_segments
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.stores.requests import in_waves
 from tiersnap.remote_storage.verify.local_log import ToldLocally
@@ -49,11 +51,11 @@ from tiersnap.snapshot.gate.remote_check import CheckDepth, CheckRequest, Remote
 from tiersnap.snapshot.log.leader_epochs import Interval, joined
 
 CompareLocally = Callable[[ObjectStore, Sequence[RemoteSegment]], ToldLocally]
-"""Compares remote segments with the local log, as far as it goes."""
+"""Compares remote segments with the local log."""
 
 
 def sample_order(segment_id: str, now: int) -> int:
-    """Return a number that puts segments into another order each time."""
+    """Return the sort key of a segment in a random sample; `now` (ms) is the seed."""
     return crc32c(f"{segment_id} {now}".encode())
 
 
@@ -62,15 +64,15 @@ class PartitionCheck:
     """The check of one partition.
 
     Attributes:
-        known: earlier checks of the partition, by segment id; checks of another place say nothing.
-        compare_locally: None without a local log.
-        compared: CRC-32C of snapshots that a run compared with the log, or computed, by offset.
-        skipped: segments of which an earlier check holds, or that are not in the sample.
-        digests: of the logs that `checks` read and whose batches are right, by segment id.
-        names_replaced: report a segment that lost objects also if a finished one took its place: brokers may read it.
-        log_start_of: decides about the offsets before the first segment; None if they do not matter.
-        local_from: base offset of the first file of the local log; None without one. Only remote storage can hold the
-            offsets below it.
+        known: earlier checks, by segment id; checks of another remote location are dropped.
+        compare_locally: compares segments with the local log; None without a local log.
+        compared: CRC-32C of snapshots that a run compared with the log or computed, by snapshot offset.
+        skipped: number of segments with a valid earlier check or outside the sample; set by `checks`.
+        digests: digests of the undamaged logs that `checks` read, by segment id.
+        names_replaced: report a segment that lost objects even if a finished segment replaced it, because brokers may
+            read the lost one.
+        log_start_of: returns the log start, to judge offsets before the first segment; None skips that check.
+        local_from: base offset of the first local file; None without a local log.
     """
 
     location: RemoteLocation
@@ -92,7 +94,7 @@ class PartitionCheck:
         self.known = {key: each for key, each in self.known.items() if each.remote == self.location.store.uri}
 
     def checks(self) -> Iterator[RemoteCheck]:
-        """Yield the checks, a row a segment, in ascending base offset; then offsets that no segment holds.
+        """Yield one check per segment in ascending base offset, then checks of missing offsets.
 
         Raises:
             TransientError, RemoteStorageError: remote storage does not answer, or refuses.
@@ -103,7 +105,7 @@ class PartitionCheck:
         return bool(found.segment_id) and self._begins_behind(found.base_offset)
 
     def _begins_behind(self, offset: int) -> bool:
-        """Return whether remote storage begins behind an offset now, or the whole partition is gone; one request."""
+        """List the partition, and return whether all segments begin after an offset, or no segment exists."""
         listed = self.location.store.list(keys.partition_segments(self.partition, local=self.location.is_local))
         for info in listed:
             key = keys.recognise(info.key)
@@ -117,19 +119,19 @@ class PartitionCheck:
         due = [each for each in self._listed if self._is_due(each)]
         self.skipped = len(self._listed) - len(due)
         waves = in_waves(partial(read_segment, self.location.store), self._to_read(due))
-        read = {each.segment_id: each for wave in waves for each in wave}
+        read = by_id(chain.from_iterable(waves))
         complete = [each for each in read.values() if isinstance(each, RemoteSegment)]
         problems = self._find_lineage(complete)
         covered = self._covered(read)
         incomplete = [each for each in read.values() if isinstance(each, IncompleteSegment)]
         yield from self._incomplete(incomplete, covered)
-        yield from self._complete([each.segment_id for each in due], complete, problems)
+        yield from self._complete(ids_of(due), complete, problems)
         yield from self._holes(covered, incomplete)
         yield from self._head(covered, incomplete)
         yield from self._gone()
 
     def _covered(self, read: Mapping[str, RemoteSegment | IncompleteSegment]) -> list[Interval]:
-        """Return the offsets of the log that the listed segments hold; `read` are those that were read, by id."""
+        """Return the log's offset intervals in the listed segments; `read` has the segments that were read, by id."""
         following = dict(pairwise(sorted({each.start_offset for each in self._listed})))
         covered: list[Interval] = []
         for each in self._listed:
@@ -139,11 +141,13 @@ class PartitionCheck:
 
     @property
     def _listed_from(self) -> int:
-        return self._listed[0].start_offset if self._listed else 0
+        if not self._listed:
+            return 0
+        return self._listed[0].start_offset
 
     def _gone(self) -> Iterator[RemoteCheck]:
-        """Segments that were not sound and are not there any more: retention, or `tiersnap mend`, has deleted them."""
-        there = {each.segment_id for each in self._listed}
+        """Yield a GONE check for each wrong segment that retention or `tiersnap mend` deleted since its last check."""
+        there = ids_of(self._listed)
         for each in self.known.values():
             if not each.verdict.is_sound and each.segment_id not in there:
                 told = Told(RemoteVerdict.GONE, f"was {each.verdict}, and was deleted since")
@@ -160,9 +164,8 @@ class PartitionCheck:
         return sampled is None or sample_order(attempt.segment_id, self.asked.now) <= sampled
 
     def _to_read(self, due: list[SegmentObjects]) -> list[SegmentObjects]:
-        """Return these segments and, for the lineage, the segments that may be the newest."""
-        wanted = {each.segment_id for each in due}
-        wanted.update(self._may_be_newest())
+        """Return the due segments, plus those that may be the newest, which are read for the lineage."""
+        wanted = ids_of(due).union(self._may_be_newest())
         return [each for each in self._listed if each.segment_id in wanted]
 
     def _may_be_newest(self) -> Iterator[str]:
@@ -174,7 +177,7 @@ class PartitionCheck:
             yield max(known, key=lambda each: (each.leader_epoch, each.base_offset)).segment_id
 
     def _find_lineage(self, complete: Sequence[RemoteSegment]) -> dict[str, str]:
-        """Take the leader epochs of the newest segment that tells them; return the faults of newer ones."""
+        """Set the lineage from the newest readable leader epochs. Return errors of damaged epochs, by segment id."""
         problems: dict[str, str] = {}
         while left := [each for each in complete if each.segment_id not in problems]:
             copy = newest(left)
@@ -188,7 +191,7 @@ class PartitionCheck:
     def _held(
         self, attempt: SegmentObjects, found: RemoteSegment | IncompleteSegment | None, following: int
     ) -> list[Interval]:
-        """Return the offsets of the log that a listed segment holds; up to `following` if it was never read."""
+        """Return the log's offset intervals in a listed segment. A segment that was never read ends at `following`."""
         if isinstance(found, IncompleteSegment):
             return []
         if found is not None:
@@ -199,7 +202,7 @@ class PartitionCheck:
         return [(attempt.start_offset, following)]
 
     def _told_lineage(self, copy: RemoteSegment) -> LeaderEpochs:
-        """Return the leader epochs of the newest segment; the copy's own if none can be read."""
+        """Return the lineage; if no leader epochs can be read, return those of the segment."""
         return self._lineage or copy.leader_epochs
 
     def _incomplete(self, found: Iterable[IncompleteSegment], covered: Sequence[Interval]) -> Iterator[RemoteCheck]:
@@ -219,7 +222,7 @@ class PartitionCheck:
             yield self._row(each.objects, Told(_of_incomplete(each, each.objects, is_outside=is_outside), each.problem))
 
     def _is_left_out(self, left: IncompleteSegment, *, is_covered: bool, is_young: bool) -> bool:
-        """Return whether it is of an attempt that ended or is under way, or a complete segment has replaced it."""
+        """Return whether an incomplete segment is not reported: a leftover, a running upload or a replaced segment."""
         if not is_covered:
             return is_young and not left.is_visible
         if not left.is_visible:
@@ -227,22 +230,23 @@ class PartitionCheck:
         return not self.names_replaced and self._is_replaced(left)
 
     def _is_replaced(self, left: IncompleteSegment) -> bool:
-        """Return whether the claim of a segment that lost objects is finished with a complete one in its place."""
+        """Return whether the segment's claim was finished by another attempt with a complete segment."""
         claim = claim_naming(self.location.store, self._claimed, left.start_offset, left.segment_id)
-        taking = None if claim is None or claim.finished == left.segment_id else claim.finished
-        return any(each.segment_id == taking and not each.missing for each in self._listed)
+        if claim is None or claim.finished == left.segment_id:
+            return False
+        return any(each.segment_id == claim.finished and not each.missing for each in self._listed)
 
     def _holes(self, covered: Sequence[Interval], incomplete: Sequence[IncompleteSegment]) -> Iterator[RemoteCheck]:
         told = {each.start_offset for each in incomplete}
         for start, end in gaps_between(covered, self.local_from):
-            within = [offset for offset in told if start <= offset < end]
-            # The end of an incomplete segment is unknown, so the hole ends at its start.
+            within = (offset for offset in told if start <= offset < end)
+            # The end of an incomplete segment is unknown, so the reported gap ends at its start.
             hole_end = min(within, default=end)
             if hole_end > start:
                 yield self._hole(start, hole_end)
 
     def _head(self, covered: Sequence[Interval], incomplete: Sequence[IncompleteSegment]) -> Iterator[RemoteCheck]:
-        """Yield the offsets before the first segment that are lost, or that retention may have deleted."""
+        """Yield the check of missing offsets before the first segment, which are lost or were deleted by retention."""
         if self.log_start_of is None:
             return
         first = self._first_offset(covered, incomplete)
@@ -255,7 +259,7 @@ class PartitionCheck:
             yield self._made("", head.start, head.end, 0, 0, told, -1, is_of_log=True)
 
     def _first_offset(self, covered: Sequence[Interval], incomplete: Sequence[IncompleteSegment]) -> int | None:
-        """Return the first offset of a complete or visible segment; None without any."""
+        """Return the first offset of all complete or visible segments; None without such a segment."""
         first = None
         if covered:
             first = covered[0][0]
@@ -273,10 +277,10 @@ class PartitionCheck:
         return self._made("", start, end, 0, 0, told, -1, is_of_log=True)
 
     def _complete(
-        self, due: Iterable[str], complete: Sequence[RemoteSegment], problems: Mapping[str, str]
+        self, wanted: Collection[str], complete: Sequence[RemoteSegment], problems: Mapping[str, str]
     ) -> Iterator[RemoteCheck]:
-        """Verify the complete segments that are due; the others between them provide the state before each."""
-        wanted, copies = set(due), {each.segment_id: each for each in complete}
+        """Verify the complete segments among `wanted`. The other segments only provide the producer state."""
+        copies = by_id(complete)
         local = self._told_locally(complete, wanted)
         check = WholeSegmentCheck(
             self.location.store, self.asked, self._claimed, self.compared, local, self._is_of_log, self.digests
@@ -297,7 +301,7 @@ class PartitionCheck:
                 yield self._of_copy(copy, told)
 
     def _told_locally(self, copies: Iterable[RemoteSegment], wanted: Collection[str]) -> ToldLocally:
-        """Compare the readable segments that are `wanted` with the local log, if the depth includes that."""
+        """Compare the unencrypted segments among `wanted` with the local log, if the depth includes snapshots."""
         if self.compare_locally is None or self.asked.depth is CheckDepth.METADATA:
             return ToldLocally()
         own = filter(self._is_of_log, copies)
@@ -340,7 +344,7 @@ class PartitionCheck:
 
 
 def _of_incomplete(left: IncompleteSegment, objects: SegmentObjects, *, is_outside: bool) -> RemoteVerdict:
-    """Return the verdict of an incomplete segment; `is_outside`: it begins below or behind the complete ones."""
+    """Return the verdict of an incomplete segment. `is_outside`: it begins before or after all complete segments."""
     if not left.is_visible and is_outside:
         return RemoteVerdict.SUSPECT
     return RemoteVerdict.MISSING if objects.missing else RemoteVerdict.CORRUPT

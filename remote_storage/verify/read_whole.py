@@ -1,6 +1,6 @@
-"""The proof that remote segments are right: they were read whole in this run.
+"""The proof that remote segments are right: this run read and compared every byte.
 
-Commands that delete take this type, not segment ids. Its constructor runs the check, so nothing else can claim a proof.
+Functions that delete segments take a ReadWhole, not segment ids. Only the constructor, which runs the check, makes one.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from tiersnap.snapshot.gate.remote_check import CheckDepth
 
 
 class ReadWhole:
-    """The remote segments of one partition, read whole and compared: batches, leader epochs, indexes, snapshots."""
+    """The full check of one partition: batches, leader epochs, indexes and snapshots of all remote segments."""
 
     def __init__(self, check: PartitionCheck) -> None:
-        """Read the partition.
+        """Run the check.
 
         Raises:
-            ValueError: the check would leave something out.
+            ValueError: the check is not of depth full, or skips segments.
             TransientError, RemoteStorageError: remote storage does not answer, or refuses.
         """
         if not _is_of_all(check):
@@ -27,19 +27,21 @@ class ReadWhole:
         self._digests = dict(check.digests)
 
     def doubt(self, segment_id: str) -> str:
-        """Return why a segment is not proven; "" if all its bytes were read and compared, and are right."""
+        """Return why a segment is not proven to be right; "" if all bytes were compared and are right."""
         found = self._checks.get(segment_id)
         if found is None:
-            return "it is not complete in remote storage"
-        return "" if found.verdict.is_trusted else f"{found.verdict}: {found.reason}"
+            return "the segment is not complete in remote storage"
+        if found.verdict.is_trusted:
+            return ""
+        return f"{found.verdict}: {found.reason}"
 
     def is_wrong(self, segment_id: str) -> bool:
-        """Return whether a segment lacks objects, or something is wrong with it."""
+        """Return whether a segment is incomplete or wrong."""
         found = self._checks.get(segment_id)
         return found is None or not found.verdict.is_sound
 
     def differ(self, one: str, other: str) -> bool:
-        """Return whether two logs hold other batches; False if either could not be read."""
+        """Return whether the logs of two segments have different batches; False if a log could not be read."""
         digests = {self._digests.get(each) for each in (one, other)} - {None}
         return len(digests) > 1
 

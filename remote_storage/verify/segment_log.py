@@ -1,4 +1,4 @@
-"""The log of one remote segment, fetched, folded and compared with its indexes and leader epochs."""
+"""Fetch and replay the log of one remote segment, and compare it with its indexes and leader epochs."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ _PIECE = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class SegmentLog:
-    """The content of a segment's log.
+    """The result of reading a segment's log.
 
     Attributes:
-        runs: deltas from its first offset on; each of the requested cuts begins a new run.
-        digest: over the headers of all batches, see kernels.digest.
-        faults: of its indexes or leader epochs, a sentence each.
+        runs: state deltas from the first offset on; a new run begins at each of the requested cuts.
+        digest: digest over all batch headers, see kernels.digest.
+        faults: errors of indexes and leader epochs, for messages.
     """
 
     runs: Sequence[Run]
@@ -40,12 +40,12 @@ class SegmentLog:
 
     @property
     def deltas(self) -> np.ndarray:
-        """Deltas (DELTA_DTYPE) of the whole segment."""
+        """Return the state deltas (DELTA_DTYPE) of the whole segment."""
         return combined(self.runs)
 
 
 def combined(runs: Sequence[Run]) -> np.ndarray:
-    """Return the deltas (DELTA_DTYPE) of neighbouring runs as those of one."""
+    """Return the state deltas (DELTA_DTYPE) of neighbouring runs as those of one run."""
     fold = ProducerFold()
     for run in runs:
         fold.combine(run.deltas)
@@ -60,15 +60,17 @@ def read_log(
     indexes: Mapping[IndexType, bytes | None] | None = None,
     at_start: np.ndarray | None = None,
 ) -> SegmentLog:
-    """Fetch a log and check the CRC-32C of every batch, the batches' leader epochs and the indexes.
+    """Fetch a log, and check the CRC-32C and leader epoch of every batch, and the indexes.
 
     Args:
+        store: the store of the remote location.
+        copy: the remote segment.
         cuts: ascending offsets at which a new run begins.
         indexes: indexes to compare with the batches; None compares none.
-        at_start: the producer state at its first offset (ENTRY_DTYPE); None if it is unknown.
+        at_start: the producer state at the segment's first offset (ENTRY_DTYPE); None if unknown.
 
     Raises:
-        CorruptDataError: an object is gone, or a batch is damaged.
+        CorruptDataError: the log object does not exist, or a batch is damaged.
     """
     epochs, wrong = EpochCheck(copy.leader_epochs), list[WrongEpoch]()
 
@@ -82,20 +84,23 @@ def read_log(
             raise CorruptDataError(
                 f"log: {end.finding.finding_kind} at byte {max(end.finding.position, 0)}: {end.finding.message}"
             )
-        faults = [
-            f"log: the batch at {each.base_offset} was written under leader epoch {each.written}, not {each.told}"
-            for each in wrong
-        ]
+        faults = list(map(_of_epoch, wrong))
         if indexes is not None:
             faults += [f"{name}: {why}" for name, why in _wrong_indexes(segment, indexes, at_start).items()]
     return SegmentLog(runs, end.digest, tuple(faults))
 
 
+def _of_epoch(wrong: WrongEpoch) -> str:
+    return f"log: the batch at {wrong.base_offset} was written under leader epoch {wrong.written}, not {wrong.told}"
+
+
 def _wrong_indexes(
     segment: Segment, indexes: Mapping[IndexType, bytes | None], at_start: np.ndarray | None
 ) -> Mapping[str, str]:
-    found = FoundIndexes(*(indexes[index] for index in (IndexType.OFFSET, IndexType.TIMESTAMP, IndexType.TRANSACTION)))
-    opened = None if at_start is None else transaction_index.ongoing_transactions(at_start)
+    found = FoundIndexes(indexes[IndexType.OFFSET], indexes[IndexType.TIMESTAMP], indexes[IndexType.TRANSACTION])
+    opened = None
+    if at_start is not None:
+        opened = transaction_index.ongoing_transactions(at_start)
     check = IndexCheck(segment.base_offset, found, opened)
     with Path(segment.log.path).open("rb") as file:
         while piece := file.read(_PIECE):

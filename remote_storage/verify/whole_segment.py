@@ -1,4 +1,4 @@
-"""Verify the complete remote segments of one partition in order, each with the state after the earlier ones."""
+"""Verify the complete remote segments of one partition in ascending offset."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ from tiersnap.snapshot.replay.expiry import BrokerExpiry
 from tiersnap.snapshot.replay.snapshot_comparison import compare
 from tiersnap.snapshot.units import count_of
 
-_SMALL = 1 << 20  # bytes: greatest indexes that are read ahead, some dozens of them at once
+_SMALL = 1 << 20  # limit in bytes for indexes that are read in advance, for dozens of segments at once
 _ALIKE = "the same bytes as"
 Indexes = Mapping[IndexType, bytes | None]
 
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """The verdict on a segment, with its reason."""
+    """The verdict on a segment, the reason, and the source of the comparison."""
 
     verdict: RemoteVerdict
     reason: str
@@ -55,7 +55,7 @@ _COMPLETE = Told(RemoteVerdict.NOT_COMPARED, "its objects are complete; its snap
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Known:
-    """The producer state at an offset, as a sound snapshot tells it."""
+    """The producer state at an offset, from a sound snapshot."""
 
     offset: int
     entries: np.ndarray
@@ -63,7 +63,7 @@ class _Known:
 
 @dataclass
 class _Fold:
-    """The fold of the remote log from `start` up to `end` (exclusive)."""
+    """The replay of the remote log over the offsets [start, end)."""
 
     start: int
     end: int
@@ -72,14 +72,16 @@ class _Fold:
 
 @dataclass
 class WholeSegmentCheck:
-    """Told of segments in ascending base offset.
+    """Verifies segments. Callers must pass them in ascending base offset.
 
     Attributes:
-        claimed: segments of which there is a claim.
+        store: the store of the remote location.
+        asked: depth, time and producer expiration of the check.
+        claimed: segments that have a claim.
         compared: see PartitionCheck.
-        local: comparisons and digests by the local log.
-        is_of_log: whether all of a segment was written under the leader epochs of the log.
-        digests: takes the digest of each log whose batches are right, by segment id.
+        local: comparisons and digests from the local log.
+        is_of_log: returns whether a segment is in the lineage.
+        digests: `told` adds the digest of each undamaged log that it reads, by segment id.
     """
 
     store: ObjectStore
@@ -102,9 +104,9 @@ class WholeSegmentCheck:
         return is_depth and not copy.is_encrypted and _size(copy) <= _SMALL
 
     def prefetched(self, copy: RemoteSegment | None, wanted: Container[str]) -> Indexes | CorruptDataError | None:
-        """Return the indexes of a segment that is to be verified, or the error of reading them.
+        """Read the indexes of a segment in advance. Return the indexes or the error; None if they are not read.
 
-        None if they are not read ahead. Any thread may call this.
+        Any thread may call this.
         """
         if copy is None or copy.segment_id not in wanted or not self._is_read_ahead(copy):
             return None
@@ -114,15 +116,19 @@ class WholeSegmentCheck:
             return CorruptDataError(error.message)
 
     def skip(self, attempt: SegmentObjects) -> None:
-        """Pass by a segment; its snapshot is read if the next one needs the earlier state."""
+        """Skip a segment. Its snapshot is read later if the next segment needs the state before it."""
         self._skipped, self._fold = attempt, None
 
     def forget(self) -> None:
-        """Pass by a segment that tells nothing."""
+        """Skip a segment without a usable snapshot."""
         self._fold = None
 
     def told(self, copy: RemoteSegment, ahead: Indexes | CorruptDataError | None = None) -> Told:
         """Return the verdict of a segment.
+
+        Args:
+            copy: the segment.
+            ahead: the result of `prefetched`.
 
         Raises:
             TransientError, RemoteStorageError: remote storage does not answer, or refuses.
@@ -134,8 +140,8 @@ class WholeSegmentCheck:
             return _COMPLETE
         self._read_skipped()
         told = self._read(copy, ahead, is_of_log=self.is_of_log(copy))
-        if not told.verdict.is_sound:
-            self._fold = None if told.verdict is not RemoteVerdict.SUSPECT else self._fold
+        if not told.verdict.is_sound and told.verdict is not RemoteVerdict.SUSPECT:
+            self._fold = None
         return told
 
     def _read(self, copy: RemoteSegment, ahead: Indexes | CorruptDataError | None, *, is_of_log: bool) -> Told:
@@ -157,7 +163,7 @@ class WholeSegmentCheck:
     def _indexes(
         self, copy: RemoteSegment, ahead: Indexes | CorruptDataError | None, faults: list[str]
     ) -> tuple[Indexes, np.ndarray | None]:
-        """Read the indexes, and the snapshot's entries; None where it has none."""
+        """Return the indexes and the snapshot's entries; None for a damaged snapshot. Errors are added to `faults`."""
         try:
             if isinstance(ahead, CorruptDataError):
                 raise ahead
@@ -177,14 +183,18 @@ class WholeSegmentCheck:
             return indexes, None
 
     def _log(self, copy: RemoteSegment, indexes: Indexes, faults: list[str], *, is_of_log: bool) -> SegmentLog | None:
-        """Read the log where the depth takes it, and go on with the fold of the remote log."""
+        """Read the log if the depth requires it, and continue the replay at depth full. Add errors to `faults`."""
         is_full = self.asked.depth is CheckDepth.FULL
         if not is_full and not self._needs_log(copy):
             return None
-        cuts = [] if self._fold is None else [self._fold.end]
-        rebuilt = indexes if is_full and indexes else None
+        cuts: list[int] = []
+        if self._fold is not None:
+            cuts.append(self._fold.end)
+        compared: Indexes | None = None
+        if is_full and indexes:
+            compared = indexes
         try:
-            log = read_log(self.store, copy, cuts=cuts, indexes=rebuilt, at_start=self._entries_at_start(copy))
+            log = read_log(self.store, copy, cuts=cuts, indexes=compared, at_start=self._entries_at_start(copy))
         except CorruptDataError as error:
             faults.append(error.message)
             self._fold = None
@@ -192,23 +202,25 @@ class WholeSegmentCheck:
         self.digests[copy.segment_id] = log.digest
         faults.extend(_of_other_files(log.faults, faults))
         if self.local.digests.get(copy.segment_id, log.digest) != log.digest:
-            faults.append("log: its batches are not those of the local log")
+            faults.append("log: its batches differ from the local log")
         if is_full and is_of_log:
             self._go_on(copy, log, faults)
         return log
 
     def _needs_log(self, copy: RemoteSegment) -> bool:
-        """Return whether only the log tells if the snapshot is right."""
+        """Return whether the snapshot must be compared with the segment's log."""
         return copy.segment_id not in self.local.snapshots and self._may_live(copy)
 
     def _entries_at_start(self, copy: RemoteSegment) -> np.ndarray | None:
-        """Return the entries (ENTRY_DTYPE) at a segment's base offset; None if they are unknown."""
+        """Return the producer state (ENTRY_DTYPE) at a segment's base offset; None if unknown."""
         if self._known is not None and self._known.offset == copy.start_offset:
             return self._known.entries
-        return np.empty(0, ENTRY_DTYPE) if copy.start_offset == 0 else None
+        if copy.start_offset == 0:
+            return np.empty(0, ENTRY_DTYPE)
+        return None
 
     def _fold_up_to(self, offset: int) -> _Fold:
-        """Return the state of the producers, begun anew if it does not reach an offset."""
+        """Return the current replay. If the replay ends below an offset, start a new one at that offset."""
         if self._fold is None or offset > self._fold.end:
             self._fold = _Fold(offset, offset)
         return self._fold
@@ -220,13 +232,13 @@ class WholeSegmentCheck:
         behind = [run for run in log.runs if run.start_offset >= fold.end]
         error = fold.producers.combine(combined(behind))
         if error >= 0:
-            faults.append(f"log: no broker could replay the batch at {error}")
+            faults.append(f"log: a broker would refuse the batch at {error} in a replay")
         fold.end = copy.end_offset
 
     def _compared(
         self, copy: RemoteSegment, data: bytes, entries: np.ndarray, log: SegmentLog | None, *, is_of_log: bool
     ) -> Told:
-        """Compare a snapshot with the best that there is."""
+        """Compare a snapshot with the best source that exists; see partition_check.py."""
         local = self.local.snapshots.get(copy.segment_id)
         if local is not None and local.compared in COMPARED:
             return self._by(local, ComparedWith.LOCAL_LOG)
@@ -243,18 +255,20 @@ class WholeSegmentCheck:
         return _by_itself(copy, entries)
 
     def _by_own(self, copy: RemoteSegment, entries: np.ndarray, log: SegmentLog) -> Told:
-        """Compare a snapshot with the fold of its own segment."""
+        """Compare a snapshot with the replay of its own segment."""
         found = compare(entries, to_entries(log.deltas), history_from=copy.start_offset)
         told = self._by(found, ComparedWith.OWN_SEGMENT)
-        why = f"snapshot: agrees with its segment, and knows {count_of(entries.size, 'producer')}"
-        return replace(told, reason=why) if told.verdict.is_sound else told
+        if not told.verdict.is_sound:
+            return told
+        why = f"snapshot: agrees with its segment, and has {count_of(entries.size, 'producer')}"
+        return replace(told, reason=why)
 
     def _by(self, found: Comparison, of: ComparedWith) -> Told:
         expiry = self._expiry
         return Told(RemoteVerdict(found.verdict(expiry).value), f"snapshot: {found.reason(expiry)}", of)
 
     def _vouched(self, copy: RemoteSegment, data: bytes) -> Told | None:
-        """Return the result of comparing a snapshot with its segment's claim; None if no claim vouches for it."""
+        """Compare a snapshot with the segment's claim; None if no claim marks it as trusted."""
         claim = copy.claim
         if claim is None and copy.claimed_as in self.claimed:
             try:
@@ -269,27 +283,29 @@ class WholeSegmentCheck:
         return Told(RemoteVerdict.MATCHES, f"{_ALIKE} when it was uploaded ({vouched.provenance})", ComparedWith.CLAIM)
 
     def _may_live(self, copy: RemoteSegment) -> bool:
-        """Return whether a broker that loads the snapshot now may keep a producer of the segment."""
-        newest = copy.metadata.max_timestamp if copy.metadata.max_timestamp >= 0 else copy.written_at
+        """Return whether a producer of the segment may be active now."""
+        newest = copy.metadata.max_timestamp
+        if newest < 0:
+            newest = copy.written_at
         expiration = self.asked.producer_expiration
         return expiration is None or self.asked.now - newest < expiration
 
     def _is_behind(self, copy: RemoteSegment) -> bool:
-        """Return whether a segment ends before the known state: a replica rolled at other offsets."""
+        """Return whether a segment ends before the known state, as happens if another replica uploaded it."""
         return self._known is not None and copy.end_offset < self._known.offset
 
     def _is_proven(self, told: Told) -> bool:
-        """Return whether a whole log was compared: earlier snapshots do not outvote it."""
+        """Return whether a snapshot was compared with a whole log, so that earlier snapshots do not matter."""
         is_whole = told.compared_with is ComparedWith.REMOTE_LOG and self._fold is not None and self._fold.start == 0
         return is_whole or told.compared_with is ComparedWith.LOCAL_LOG
 
     def _lost(self, copy: RemoteSegment, entries: np.ndarray, log: SegmentLog | None) -> Told | None:
-        """Return the verdict on a snapshot that lacks living producers of an earlier one; None if it lacks none."""
+        """Return SUSPECT if a snapshot lacks active producers of an earlier one; None if it lacks none."""
         if self._known is None or self._is_behind(copy):
             return None
         lost = count_lost(self._known.entries, entries, self._known.offset, self._expiry)
         if lost and self._known.offset == copy.start_offset:
-            # A marker in the segment may have ended the transaction of an idle producer, which a broker then drops.
+            # A marker in the segment may have ended the transaction of an expired producer, which brokers then drop.
             try:
                 log = log or read_log(self.store, copy)
             except CorruptDataError as error:
@@ -297,12 +313,12 @@ class WholeSegmentCheck:
             lost = count_lost(self._known.entries, entries, self._known.offset, self._expiry, log.deltas)
         if not lost:
             return None
-        lives = count_of(lost, "producer that lives", "producers that live")
-        why = f"snapshot: has lost {lives}, known at {self._known.offset}"
+        active = count_of(lost, "active producer")
+        why = f"snapshot: has lost {active} of the snapshot at {self._known.offset}"
         return Told(RemoteVerdict.SUSPECT, why, ComparedWith.EARLIER_SNAPSHOTS)
 
     def _read_skipped(self) -> None:
-        """Take the state at the end of the segment that was passed by."""
+        """Set the known state from the snapshot of the last skipped segment."""
         attempt, self._skipped = self._skipped, None
         if attempt is None:
             return
@@ -319,7 +335,7 @@ class WholeSegmentCheck:
 
 
 def _out_of_order(copy: RemoteSegment, indexes: Indexes) -> Iterator[str]:
-    """Yield a sentence for each index that is wrong by its size and the order of its entries."""
+    """Yield an error for each index with a wrong size or unordered entries."""
     extent = SegmentExtent(copy.start_offset, copy.end_offset - 1, copy.metadata.segment_size)
     for name, index in INDEXES_OF_ENTRIES.items():
         data = indexes[index]
@@ -332,21 +348,23 @@ def _size(copy: RemoteSegment) -> int:
 
 
 def _of_other_files(faults: Iterable[str], told: Iterable[str]) -> list[str]:
-    """Return the faults of files without a reported fault."""
+    """Return those of `faults` whose file has no fault in `told`."""
     files = {fault.partition(":")[0] for fault in told}
     return [fault for fault in faults if fault.partition(":")[0] not in files]
 
 
 def _of_faults(faults: Sequence[str]) -> Told:
-    is_missing = bool(faults) and all(fault.endswith("it is missing") for fault in faults)
-    return Told(RemoteVerdict.MISSING if is_missing else RemoteVerdict.CORRUPT, "; ".join(faults))
+    verdict = RemoteVerdict.CORRUPT
+    if faults and all(fault.endswith("it is missing") for fault in faults):
+        verdict = RemoteVerdict.MISSING
+    return Told(verdict, "; ".join(faults))
 
 
 def _by_itself(copy: RemoteSegment, entries: np.ndarray) -> Told:
-    """Compare a snapshot with its own offset alone."""
+    """Check only that the snapshot has no offset from the end offset of its segment on."""
     reached = int(max(entries[name].max(initial=-1) for name in ("last_offset", "current_txn_first_offset")))
     if reached >= copy.end_offset:
-        why = f"snapshot: knows offset {reached}, and the segment ends at {copy.end_offset - 1}"
+        why = f"snapshot: has offset {reached}, and the segment ends at {copy.end_offset - 1}"
         return Told(RemoteVerdict.SUSPECT, why, ComparedWith.NOTHING)
-    why = "its snapshot lacks no producer that lives; its segment was not read, for none of its producers does"
+    why = "its snapshot lacks no active producer; its segment was not read, because it has no active producer"
     return Told(RemoteVerdict.NOT_COMPARED, why, ComparedWith.EARLIER_SNAPSHOTS)

@@ -294,7 +294,7 @@ def test_what_was_found_lost_or_was_taken_on_trust_is_looked_at_again(spark: Spa
     assert len(check_next().decoded) == 3, "no checksum was compared"
     runner.store.delete([next(key for key in runner.objects() if f"{20:020d}.snapshot" in key)])
     epochs.write_text(text)
-    assert "is gone" in check_next().errors[0]
+    assert "was deleted" in check_next().errors[0]
     ran = check_next()
     assert ran.changes[0]["is_changed"]
     assert ran.changes[0]["start_offset"] is None, "from its beginning"

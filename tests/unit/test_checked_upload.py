@@ -171,7 +171,7 @@ def test_a_run_does_not_tier_with_a_snapshot_object_that_was_overwritten_since_i
 
     outcome = runner(store=Overwritten(runner.store, {}))
     assert outcome.segments_uploaded == 0
-    assert "the one that was computed or compared had CRC" in outcome.errors[0]
+    assert "the snapshot that was computed or compared had CRC" in outcome.errors[0]
     assert not any(key.endswith(".log") for key in runner.objects())
 
 

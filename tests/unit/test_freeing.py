@@ -157,7 +157,7 @@ def test_what_others_freed_at_the_last_moment_is_left_to_them():
 @pytest.mark.parametrize(
     ("progress", "end", "said"),
     [
-        (CopyProgress.MOVED_ON, End.FREED, "the copier goes on"),
+        (CopyProgress.MOVED_ON, End.FREED, "the copy task continues"),
         (CopyProgress.QUIET, End.FREED, "nothing is left to copy"),
         (CopyProgress.STUCK_AHEAD, End.STUCK_AHEAD, "fails at offset 200"),
         (CopyProgress.FAILING, End.PLANNED, ""),

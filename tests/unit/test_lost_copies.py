@@ -157,7 +157,7 @@ def test_new_segment_that_would_hide_another_lineage_waits_with_those_behind_it(
     )
     assert actions(planned) == [PUBLISH, *[HELD_BACK] * 3]
     assert {type(each.error) for each in planned[1:]} == {HiddenOffsetsError}
-    said = ["offsets 100 to 149", "offsets 100 to 149", "so is one before it"]
+    said = ["offsets 100 to 149", "offsets 100 to 149", "an earlier segment is held back"]
     assert all(why in each.error.message for why, each in zip(said, planned[1:], strict=True))
     (held,) = PublishPlan(PARTITION, tuple(planned)).errors
     assert (type(held), held.exit_code) == (HiddenOffsetsError, ExitCode.GATE_REFUSED)
@@ -180,7 +180,7 @@ def test_segment_that_ends_one_offset_behind_the_known_ones_blocks_what_follows(
     )
     assert actions(planned) == [PUBLISH, *[HELD_BACK] * 3]
     assert {type(each.error) for each in planned[1:]} == {HiddenOffsetsError}
-    said = ["another log", "it would hide offsets 100 to 149", "so is one before it"]
+    said = ["another log", "it would hide offsets 100 to 149", "an earlier segment is held back"]
     assert all(why in each.error.message for why, each in zip(said, planned[1:], strict=True))
 
 

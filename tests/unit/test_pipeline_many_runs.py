@@ -416,7 +416,7 @@ def test_another_server_under_the_same_name_gets_all_of_it_as_soon_as_it_is_noti
     shutil.rmtree(runner.remote)
     noticed = runner()
     assert (noticed.verdicts.get("UPLOADED"), noticed.segments_uploaded) == (None, 0)
-    assert "is gone" in noticed.errors[0]
+    assert "was deleted" in noticed.errors[0]
     assert runner().segments_uploaded == 3
     assert snapshots(runner) == before
     assert runner().did_nothing

@@ -52,7 +52,7 @@ def test_the_tier_is_poisoned_as_brokers_poison_it(churn: PoisonedTier) -> None:
 
 def test_repair_writes_what_kafka_says_of_the_whole_log(churn: PoisonedTier) -> None:
     ran = tiersnap("repair", churn.logs, *words(churn), *NOW, *EXPIRY, "--replace", "--apply")
-    assert_said(ran, 0, "lost 229 producers that live, known at 574", "3 snapshots are in place")
+    assert_said(ran, 0, "lost 229 active producers of the snapshot at 574", "3 snapshots are in place")
     assert {offset: state(data) for offset, data in churn.snapshots().items()} == {
         offset: state(churn.expected[offset]) for offset in churn.left
     }
@@ -267,7 +267,7 @@ def test_a_transaction_that_stays_open_is_not_lost_with_a_rebuilt_replica(tmp_pa
     at = poisoned_tier(tmp_path, "hanging-0", rebuilt=3, local_from=4)
     assert 389 not in state(at.tiered[964])
     ran = tiersnap("repair", at.logs, *words(at), "--now", "2027-11-21T12:45:00Z", *EXPIRY, "--replace", "--apply")
-    assert_said(ran, 0, "has lost 1 producer that lives, known at 721")
+    assert_said(ran, 0, "has lost 1 active producer of the snapshot at 721")
     assert state(at.snapshots()[1205]) == state(at.expected[1205])
 
 

@@ -233,7 +233,7 @@ def test_a_source_that_grew_shrank_or_went_is_another_file(tmp_path):
                 look()
     (tmp_path / "log").unlink()
     for look in (file.check_unchanged, file.read):
-        with pytest.raises(TransientError, match="it is gone"):
+        with pytest.raises(TransientError, match="the file was deleted"):
             look()
 
 

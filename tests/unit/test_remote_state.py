@@ -49,7 +49,7 @@ def test_state_starts_from_the_last_snapshot_before_a_replica_was_rebuilt() -> N
     assert state_of(state.entries) == log.truth
     assert len(state.entries) == 30
     assert state.refused == (
-        "the snapshot of remote segment segment-180 at 210 has lost 30 producers that live, known at 120",
+        "the snapshot of remote segment segment-180 at 210 has lost 30 active producers of the snapshot at 120",
     )
 
 
@@ -77,7 +77,7 @@ def test_a_transaction_that_is_open_is_missed_whatever_its_age() -> None:
     log.add(data_batch(5, 5), length=5, known=NOBODY)
     state = found(log, now=TIMESTAMP + 365 * DAY)
     assert state_of(state.entries) == log.truth
-    assert "has lost 1 producer that lives, known at 5" in state.refused[0]
+    assert "has lost 1 active producer of the snapshot at 5" in state.refused[0]
 
 
 AFTER = {
@@ -98,7 +98,7 @@ def test_a_producer_that_came_back_must_have_what_it_had(behind: bytes) -> None:
     log.add(behind, length=5, known={**{p: e for p, e in log.truth.items() if p not in rebuilt.truth}, **rebuilt.truth})
     state = found(log)
     assert state_of(state.entries) == log.truth
-    assert "has lost 1 producer that lives" in state.refused[0]
+    assert "has lost 1 active producer" in state.refused[0]
 
 
 def test_a_producer_that_came_back_whole_is_no_loss() -> None:
@@ -153,7 +153,7 @@ def test_what_a_producer_had_is_there_later_or_a_batch_explains_why_not(
     log.add(data_batch(10, 5), length=5, known={1: later})
     log.vouched = {5: Vouching(True, Provenance.COMPUTED)}
     state = found(log)
-    assert ("has lost 1 producer that lives, known at 5" in " ".join(state.refused)) is not is_followed
+    assert ("has lost 1 active producer of the snapshot at 5" in " ".join(state.refused)) is not is_followed
     assert state_of(state.entries)[1] == (later if is_followed else older)
 
 
@@ -173,7 +173,7 @@ def test_a_snapshot_that_no_broker_could_continue_starts_nothing() -> None:
     log.snapshots[5] = {1: replace(log.snapshots[5][1], txn_first_offset=0)}
     state = found(log)
     assert state_of(state.entries) == log.truth
-    assert "no broker could replay the batch at 5 behind it" in state.refused[1]
+    assert "a broker would refuse the batch at 5 after it" in state.refused[1]
 
 
 def test_state_has_what_a_broker_dropped_before_it_rolled() -> None:
@@ -249,7 +249,7 @@ def test_one_that_its_own_claim_does_not_vouch_for_starts_nothing() -> None:
     log.vouched = {90: Vouching(True)}
     state = found(log)
     assert state_of(state.entries) == log.truth
-    assert "starts nothing: its claim does not vouch for it" in state.refused[0]
+    assert "cannot start a replay: its claim does not vouch for it" in state.refused[0]
 
 
 def test_behind_a_snapshot_that_a_claim_vouches_for_no_earlier_one_is_read() -> None:

@@ -236,7 +236,7 @@ def test_an_object_that_is_gone_after_the_put_is_an_error(inner, segment):
         def head(self, key: str) -> ObjectInfo | None:
             return None
 
-    with pytest.raises(TransientError, match="not there after"):
+    with pytest.raises(TransientError, match="missing now"):
         copy_segment(aiven(Forgetful(inner, {})), segment, attempt(segment))
     assert keys_in(inner) == []
 
@@ -248,7 +248,7 @@ def test_an_object_that_is_gone_after_the_put_is_an_error(inner, segment):
 def test_copy_segment_refuses_a_lost_object_before_it_is_visible(inner, segment, name, key, lie):
     store, (layout, _) = LyingStore(inner), LAYOUTS[name]
     getattr(store, lie).add(key)
-    error, words = {"loses": (TransientError, "not there"), "shortens": (RemoteStorageError, "the store has")}[lie]
+    error, words = {"loses": (TransientError, "missing now"), "shortens": (RemoteStorageError, "the store has")}[lie]
     looked = []
     with pytest.raises(error, match=words):
         copy_segment(RemoteLocation(store, layout), segment, attempt(segment), before_visible=lambda: looked.append(1))

@@ -596,7 +596,7 @@ def test_window_refuses_a_lost_transaction_index_where_the_log_begins_inside_a_t
     runner = Runner(tmp_path, tmp_path / "logs", layout=LocalTieredStorageLayout())
     ran = run(runner, told=led(log))
     assert tiered(ran) == []
-    assert "nobody knows where they began" in ran.errors[0]
+    assert "the starts of these transactions are unknown" in ran.errors[0]
     (folder / f"{6:020d}.txnindex").write_bytes(right)
     assert tiered(run(runner, told=led(log))) == list(log.segments)[3:-1]
     assert transaction_indexes(runner) == {6: right}
@@ -660,4 +660,4 @@ def test_window_asks_remote_storage_what_is_open_behind_its_segments(tmp_path: P
     ran = run(runner, told=led(log))
     assert tiered(ran) == []
     words = "ends inside 1 transaction that its snapshot lacks, one of producer 7 since offset 4"
-    assert (words if is_known else "nothing tells which transactions are open at 6") in ran.errors[0]
+    assert (words if is_known else "open transactions at 6 are unknown") in ran.errors[0]

@@ -143,10 +143,10 @@ def test_a_manifest_of_another_segment_is_refused(store, disk):
     manifest = json.loads(path.read_text())
     manifest["remoteLogSegmentMetadata"]["startOffset"] = 694
     path.write_text(json.dumps(manifest))
-    assert "tells of" in restore(store, disk).err
+    assert "describes" in restore(store, disk).err
     planned = restore(store, disk, "--until", "695")
     assert planned.rows[0]["log_end_offset"] == 695
-    assert "tells of" in planned.rows[0]["left_out"][0]["reason"]
+    assert "describes" in planned.rows[0]["left_out"][0]["reason"]
 
 
 def test_an_encrypted_segment_is_named_as_such_and_the_others_are_restored_when_told(store, disk):
