@@ -35,8 +35,8 @@ _SPARK = {
 }
 _TOP = """# Compatibility
 
-This page lists the tested versions, each with the name of a test. `make compatibility` writes it. *Nightly* tests run in
-`make nightly`, the others in CI. Versions that the page does not list were not tested.
+This page lists the tested versions, each with the name of a test. `make compatibility` writes it. *Nightly* tests run
+in `make nightly`, the others in CI. Versions that the page does not list were not tested.
 """
 
 
@@ -48,7 +48,7 @@ def page(items: Sequence[pytest.Item]) -> str:
             _TOP,
             "## Brokers and storage managers\n",
             *_table(("Kafka", "LocalTieredStorage", "Aiven plugin 1.0.0", "other tests"), _brokers(items)),
-            "\nKafka below 3.6 has no tiered storage. tiersnap can repair its logs, and tier them for a later broker.\n",
+            "\nKafka below 3.6 has no tiered storage. tiersnap repairs its logs, and tiers them for a later broker.\n",
             "## Stores\n",
             *_table(("store", "tried by"), _by_param(items)),
             f"\n## Spark\n\n`{spark}` with the Delta Lake of `pyproject.toml`. The tests below run with the release "
