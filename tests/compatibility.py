@@ -35,8 +35,8 @@ _SPARK = {
 }
 _TOP = """# Compatibility
 
-`make compatibility` lists here what was tried, with the name of a test. *Nightly* tests run in `make nightly`, the
-others in CI. Tests of the Aiven plugin need its source. What is not named was not tried.
+This page lists the tested versions, each with the name of a test. `make compatibility` writes it. *Nightly* tests run
+in `make nightly`, the others in CI. Versions that the page does not list were not tested.
 """
 
 
@@ -48,11 +48,11 @@ def page(items: Sequence[pytest.Item]) -> str:
             _TOP,
             "## Brokers and storage managers\n",
             *_table(("Kafka", "LocalTieredStorage", "Aiven plugin 1.0.0", "other tests"), _brokers(items)),
-            "\nKafka below 3.6 has no tiered storage: its logs are read, repaired and tiered under a later broker.\n",
+            "\nKafka below 3.6 has no tiered storage. tiersnap repairs its logs, and tiers them for a later broker.\n",
             "## Stores\n",
             *_table(("store", "tried by"), _by_param(items)),
-            f"\n## Spark\n\n`{spark}` with the Delta Lake of `pyproject.toml`. The tests below run on the release of "
-            "`uv.lock`;\nthe tests of exactness also run nightly on 4.1 (`make nightly-spark`).\n",
+            f"\n## Spark\n\n`{spark}` with the Delta Lake of `pyproject.toml`. The tests below run with the release "
+            "of `uv.lock`.\nTests of exactness also run nightly with 4.1 (`make nightly-spark`).\n",
             *_table(("where", "tried by"), _by_file(items)),
             "",
         ]

@@ -44,7 +44,7 @@ SECTIONS = {
     "What --risk assumes": ("boundaries", "replica", "tiering-enabled", "delivery-timeout", "read-rate"),
     "Output": ("output", "quiet", "color"),
     "Rarely needed": (
-        *("check-crc", "no-crc", "above-newest", "all", "topic-ids", "topic-id", "as-topic-id", "cluster-id"),
+        *("check-crc", "no-crc", "above-newest", "all", "topic-id", "as-topic-id", "cluster-id"),
         *("producer-state", "without", "unpublished", "log-start", "leader", "transaction-version"),
         *("partition-count", "max-transaction-timeout", "before-4.3"),
     ),

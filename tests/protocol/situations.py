@@ -145,12 +145,12 @@ def settled(place: Place) -> None:
 
 @situation("published")
 def published(_: Place) -> None:
-    """Brokers know all remote segments; copying is disabled"""
+    """All remote segments are published. Copying is disabled"""
 
 
 @situation("not published")
 def not_published(place: Place) -> None:
-    """Copying is disabled, `tier` has uploaded segments, and brokers do not know them yet"""
+    """`tier` has uploaded segments that are not published yet. Copying is disabled"""
     settled(place)
 
 
@@ -194,7 +194,7 @@ def empty(place: Place) -> None:
 
 @situation("wrong place")
 def wrong_place(place: Place) -> None:
-    """The location has the segments of `tier`, but no segments of brokers: brokers read elsewhere"""
+    """Brokers read another location; this one has only segments of `tier`"""
     broker = min(place.keys(KeyKind.LOG)).removesuffix(".log")
     objects = [key for key in place.world.store.objects if key.startswith(broker)]
     place.world.store.delete([*objects, keys.read_back(CLUSTER_ID)])
@@ -208,7 +208,7 @@ def no_such_place(place: Place) -> None:
 
 @situation("lost log")
 def lost_log(place: Place) -> None:
-    """A segment that brokers know lost its log object"""
+    """The log object of a published segment is lost"""
     del place.world.store.objects[place.keys(KeyKind.LOG)[1]]
 
 
@@ -245,7 +245,7 @@ def topic_deleted(place: Place) -> None:
 
 @situation("topic made anew")
 def topic_made_anew(place: Place) -> None:
-    """The topic was deleted unnoticed by brokers, and created again with another id"""
+    """The topic was deleted and created again with another id, but its remote segments were not deleted"""
     topic = place.world.cluster.there[PARTITION.topic]
     topic.topic_id = "AAAAAAAAAAAAAAAAAAAAAg"
 

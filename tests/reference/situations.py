@@ -133,7 +133,7 @@ def fresh(at: Path) -> Iterator[Site]:
 
 @situation("controller")
 def controller(at: Path) -> Iterator[Site]:
-    """A controller: `__cluster_metadata-0` alone"""
+    """A controller: only `__cluster_metadata-0`"""
     (at / "disk" / "__cluster_metadata-0").mkdir(parents=True)
     shutil.copy(LOGS / "meta.properties", at / "disk")
     yield site(at, at / "disk")
@@ -141,7 +141,7 @@ def controller(at: Path) -> Iterator[Site]:
 
 @situation("one empty disk")
 def one_empty_disk(at: Path) -> Iterator[Site]:
-    """Healthy, with a second disk that holds no partition yet"""
+    """Healthy, with a second disk that has no partition yet"""
     (at / "empty").mkdir()
     shutil.copy(LOGS / "meta.properties", at / "empty")
     yield site(at, orders(at).parent, at / "empty")
@@ -167,7 +167,7 @@ def unreadable_folder(at: Path) -> Iterator[Site]:
 
 @situation("garbled checkpoint")
 def garbled_checkpoint(at: Path) -> Iterator[Site]:
-    """`replication-offset-checkpoint` holds no offsets"""
+    """`replication-offset-checkpoint` contains no offsets"""
     log_dir = orders(at).parent
     (log_dir / "replication-offset-checkpoint").write_text("0\n1\norders")
     yield site(at, log_dir)
@@ -305,7 +305,7 @@ def lost_topic_id(at: Path) -> Iterator[Site]:
 
 @situation("stray partition")
 def stray_partition(at: Path) -> Iterator[Site]:
-    """A KRaft broker set a replica with records aside: it renamed the folder to `…-stray`"""
+    """A KRaft broker renamed a replica with records to `…-stray`"""
     folder = orders(at)
     shutil.copytree(folder, folder.with_name(f"payments-0.{'0' * 32}-stray"))
     yield site(at, folder.parent)
@@ -313,7 +313,7 @@ def stray_partition(at: Path) -> Iterator[Site]:
 
 @situation("on two disks")
 def on_two_disks(at: Path) -> Iterator[Site]:
-    """Two disks of the broker hold the same partition"""
+    """Two disks of the broker have the same partition"""
     yield site(at, orders(at).parent, disk_of(at, PARTITION, name="second"))
 
 
@@ -327,7 +327,7 @@ def no_topic_id(at: Path) -> Iterator[Site]:
 
 @situation("hanging transaction")
 def hanging_transaction(at: Path) -> Iterator[Site]:
-    """A transaction hangs: no transactional id has its producer. Later segments wait"""
+    """A transaction hangs, because no transactional id has its producer. Later segments wait"""
     log_dir = disk_of(at, "hanging-0")
     for folder in log_dir.glob("__transaction_state-*"):  # of another cluster
         shutil.rmtree(folder)
@@ -337,7 +337,7 @@ def hanging_transaction(at: Path) -> Iterator[Site]:
 
 @situation("uploaded")
 def all_uploaded(at: Path) -> Iterator[Site]:
-    """tiersnap has uploaded all closed segments. Whether brokers know them is unknown"""
+    """tiersnap has uploaded all closed segments. Without a cluster it cannot know whether they are published"""
     log_dir = orders(at).parent
     tiered(at, log_dir)
     yield site(at, log_dir)
@@ -345,7 +345,7 @@ def all_uploaded(at: Path) -> Iterator[Site]:
 
 @situation("tiered")
 def all_tiered(at: Path) -> Iterator[Site]:
-    """All closed segments are on disk and in remote storage, and brokers know them"""
+    """All closed segments are on disk and in remote storage, and are published"""
     with SITUATIONS["uploaded"](at) as found:
         write_replica(found.log_dirs[0], published(finished_in(found.remote)))
         yield found
@@ -373,7 +373,7 @@ def unknown_log_start(at: Path) -> Iterator[Site]:
 
 @situation("rebuilt replica")
 def rebuilt_replica(at: Path) -> Iterator[Site]:
-    """A replica began at the end of the remote log, and knows no earlier producer"""
+    """A broker rebuilt a replica from remote storage. The replica has no earlier producer"""
     yield rebuilt(at, local_from=2)
 
 

@@ -40,7 +40,7 @@ def test_notebook_of_the_page_runs_as_it_stands(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     logs = write_fleet(tmp_path / "logs", partitions=1)
-    _, section = PAGE.read_text(encoding="utf-8").split("\n## A session of yours")
+    _, section = PAGE.read_text(encoding="utf-8").split("\n## Your own session")
     cells = "\n".join(re.findall(r"```python\n(.*?)```", section, re.DOTALL))
     for place, own in {
         "/opt/tiersnap/bin/python": sys.executable,

@@ -37,14 +37,17 @@ pytestmark = pytest.mark.unit
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "exit-codes.md"
 HEAD = """# Exit codes
 
-Look here if a command ends with a code that you did not expect. [runbook.md](runbook.md#exit-codes) explains
-the codes. *-r* means with `--remote`, *-a* with `--apply`, *-b* with `--bootstrap-server`, *plain* without
-these options. A name alone stands for all forms of the command.
+Read this page if a command ends with an exit code that you did not expect. The tables show the exit code of each
+command in each tested situation. [runbook.md](runbook.md#exit-codes) explains the codes.
 
-A command ends with 0 in a situation that it does not examine. `verify` judges existing files only, and `doctor` reads
+In the tables, *-r* means with `--remote`, *-a* with `--apply`, *-b* with `--bootstrap-server`, and *plain* without
+these options. A name alone stands for all forms of the command. *Not called* means that the test does not run the
+command.
+
+If a command does not examine a situation, it ends with 0. `verify` examines existing files only, and `doctor` reads
 no segment. `dump`, `producers`, `transactions`, `simulate`, `decode` and `audit` compare no file with the log.
-`repair`, `tier`, `run`, `unblock` and `mend` end with 0 if they clear the situation themselves. A plan ends as its
-`--apply`, unless that finds a running broker or a full disk.
+`repair`, `tier`, `run`, `unblock` and `mend` end with 0 if they clear the situation themselves. A plan ends with the
+exit code of the same command with `--apply`. But a plan does not check for a running broker or a full disk.
 
 ## Log directories
 
