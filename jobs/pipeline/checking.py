@@ -18,6 +18,7 @@ from tiersnap.jobs.pipeline.newest import current_facts, newest_row
 from tiersnap.jobs.pipeline.one_writer import only_run
 from tiersnap.jobs.pipeline.schemas import of_arrow
 from tiersnap.jobs.pipeline.session import spoken
+from tiersnap.jobs.pipeline.session_settings import shuffle_tasks
 from tiersnap.jobs.pipeline.warehouse import Warehouse
 from tiersnap.remote_storage.stores.store_settings import StoreSettings
 from tiersnap.remote_storage.verify.check_plan import CheckPlan
@@ -33,7 +34,6 @@ from tiersnap.snapshot.tables.spark_made_tables import PARTITION_KEY
 TABLE = "remote_checks"
 CHECK_KEY = ("topic_id", "partition", "segment_id")
 _PARTITION = ("topic", "topic_id", "partition")
-_MOST_TASKS = 2_000
 _SHOWN = 1_000
 Task = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
@@ -156,7 +156,9 @@ def verified(warehouse: Warehouse) -> dict[Key, RemoteChecked]:
 
 
 def to_check(spark: SparkSession, plan: CheckPlan, known: DataFrame, compared: DataFrame) -> DataFrame:
-    """Return the TO_CHECK rows of a plan's partitions, spread over tasks.
+    """Return the TO_CHECK rows of a plan's partitions, spread over as many tasks as a shuffle of the session has.
+
+    A task costs 130 ms of CPU on Spark, which is more than most partitions cost.
 
     Args:
         spark: session.
@@ -164,14 +166,15 @@ def to_check(spark: SparkSession, plan: CheckPlan, known: DataFrame, compared: D
         known: rows of `holding`: checks that need no repetition.
         compared: rows of `compared_snapshots`.
     """
-    schema = pa.schema([(name, TO_CHECK.field(name).type) for name in _PARTITION])
-    keys = [{name: getattr(each, name) for name in _PARTITION} for each in plan.partitions]
-    table = pa.Table.from_pylist(keys, schema=schema)
+    columns = zip(*((of.topic, of.topic_id, of.partition) for of in plan.partitions), strict=True)
+    types = (TO_CHECK.field(name).type for name in _PARTITION)
+    table = pa.table([pa.array(each, kind) for each, kind in zip(columns, types, strict=True)], names=list(_PARTITION))
     # The random literal keeps Spark from using the cached rows of an equal plan: remote storage changes.
     partitions = spark.createDataFrame(table).where(F.lit(uuid.uuid4().hex).isNotNull())
     told = known.groupBy(*_PARTITION).agg(F.collect_list(F.struct(*CHECKS.names)).alias("known"))
     rows = reduce(lambda left, right: left.join(right, on=list(_PARTITION), how="left"), [told, compared], partitions)
-    return rows.select(*TO_CHECK.names).repartition(min(len(plan.partitions), _MOST_TASKS), "topic_id", "partition")
+    tasks = min(len(plan.partitions), shuffle_tasks(spark))
+    return rows.select(*TO_CHECK.names).repartition(tasks, "topic_id", "partition")
 
 
 def checked(rows: DataFrame, task: Task) -> DataFrame:

@@ -12,15 +12,19 @@ from pyspark.sql import SparkSession
 
 from tests.reference.command import Ran, assert_said, tiersnap
 from tests.reference.fleet_run import Runner, arrow_table
+from tests.reference.planned import TOPIC_ID
 from tests.reference.poisoned_tier import NOW, PoisonedTier, poisoned_tier
-from tests.reference.tiered import tier
+from tests.reference.tiered import aiven, tier
 from tiersnap.jobs.cli import delta_tables
 from tiersnap.jobs.cli.option_types import parse_time
-from tiersnap.jobs.pipeline.checking import CHECK_KEY, verified
+from tiersnap.jobs.pipeline.checking import CHECK_KEY, compared_snapshots, holding, to_check, verified
 from tiersnap.jobs.pipeline.maintenance import superseded_keys
 from tiersnap.jobs.pipeline.schemas import of_arrow
 from tiersnap.jobs.pipeline.warehouse import Warehouse
+from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
+from tiersnap.remote_storage.verify.check_plan import CheckPlan
+from tiersnap.snapshot.gate.remote_check import CheckDepth, CheckRequest
 from tiersnap.snapshot.tables.all_tables import TABLES
 
 pytestmark = [pytest.mark.spark, pytest.mark.nightly]
@@ -56,6 +60,16 @@ def test_verify_on_spark_says_what_a_host_says_and_skips_it_next_time(
     assert verified(Warehouse(spark, str(warehouse))) == delta_tables.remote_checks(str(warehouse))
     gone = superseded_keys(Warehouse(spark, str(warehouse)).read("remote_checks"), CHECK_KEY).groupBy("run").count()
     assert {row["run"]: row["count"] for row in gone.collect()} == {1: 7, 2: 2}
+
+
+def test_to_check_makes_no_more_tasks_than_a_shuffle(spark: SparkSession, warehouse: Path, tmp_path: Path) -> None:
+    plan = CheckPlan(aiven(DirectoryStore(tmp_path)), CheckRequest(CheckDepth.METADATA, 0, None))
+    plan.partitions.update({TopicIdPartition("orders", TOPIC_ID, number): 1 for number in range(20)})
+    tables = Warehouse(spark, str(warehouse))
+    compared = compared_snapshots(tables.read("partitions"))
+    rows = to_check(spark, plan, holding(tables.read("remote_checks"), now=0, recheck=None), compared)
+    assert rows.count() == 20
+    assert rows.rdd.getNumPartitions() == 2
 
 
 def test_verify_on_spark_knows_snapshots_that_a_run_compared(
