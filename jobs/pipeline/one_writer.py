@@ -88,7 +88,7 @@ def _refuse_without_conditions(warehouse: str) -> None:
     if scheme not in SCHEMES:
         raise UsageError(
             f"{scheme}://: no lease of a warehouse there: tiersnap supports no conditional writes of that store",
-            hint="--warehouse s3://BUCKET/FOLDER or FOLDER; hdfs:// only if the scheduler starts one run at a time",
+            hint="--warehouse s3://bucket/folder or FOLDER; hdfs:// only if the scheduler starts one run at a time",
         )
 
 

@@ -113,7 +113,7 @@ class PartitionInput:
         self.refusals = list(chain.from_iterable(map(read_refusals, copies)))
 
     def _of(self, source: Source) -> Iterator[pa.RecordBatch]:
-        """Yield the next rows while they are of this source."""
+        """Yield rows until a row of another source follows."""
         while self._slice is not None and self._slice[0] is source:
             yield self._slice[1]
             self._slice = next(self._slices, None)

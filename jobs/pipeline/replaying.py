@@ -118,7 +118,7 @@ def facts_of(
     Args:
         replayed: result of the replay.
         listed: the LISTED row.
-        listing: the listing in `listed`.
+        listing: the PartitionListing of `listed`.
         run: number of the run.
         options_digest: ReplayOptions.digest.
     """

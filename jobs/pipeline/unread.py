@@ -64,7 +64,7 @@ def look_again(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def unread_snapshots(changes: DataFrame, listed: DataFrame, partitions: DataFrame) -> DataFrame:
-    """Return the UNREAD rows of the partitions that have not changed otherwise.
+    """Return the UNREAD rows of the partitions that `partition_changes` found unchanged.
 
     Args:
         changes: rows of `partition_changes`.

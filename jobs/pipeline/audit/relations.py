@@ -1,9 +1,9 @@
 """Findings about sequences: columns of `found.found` over rows of `history.sequences`.
 
-A batch with sequences has at most one such finding. It has none if it continues the previous batch of its epoch. It
-has none either if it continues at `frontier`, as the first new batch after a duplicate does. Two kinds of batches are
-duplicates although they continue another batch: those with the same sequences as an earlier batch, and the first
-batch that makes read_committed consumers get sequences again.
+A batch with sequences has at most one such finding. A batch that continues the previous batch of its epoch has none.
+A batch that continues at `frontier` has none either; the first new batch after a duplicate does so. Two kinds of
+batches are duplicates although they continue another batch: those with the same sequences as an earlier batch, and
+the first batch that makes read_committed consumers get sequences again.
 
 A broker cannot recognize records that a client sent again under another producer id or epoch. `copies` finds them.
 Batches with the same length, record count and timestamps are candidates; the same CRC of the records proves it.
