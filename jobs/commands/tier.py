@@ -100,11 +100,7 @@ class HostRequest(UploadOptions):
         return Tierer(new_run_id(), self.broker_expiry.now)
 
     def host_in(self, location: RemoteLocation, *, every_boundary: bool = False) -> HostTier:
-        """Return the HostTier for a location.
-
-        Raises:
-            TransientError, RemoteStorageError: the store does not answer, or refuses; a plan raises it too.
-        """
+        """Return the HostTier for a location. Raise the store's error if the location cannot be listed."""
         from tiersnap.jobs.cli.text_files import read_topic_ids
         from tiersnap.remote_storage.upload.tier_host import HostTier
         from tiersnap.snapshot.replay.expiry import ReplayOptions
@@ -176,9 +172,7 @@ class TierSummary:
     ] = UNSET
     report: str | UnsetType = UNSET
     plan: Annotated[TierPlan | UnsetType, Meta(description="counts of the plan; absent with --apply")] = UNSET
-    publish: Annotated[
-        int | UnsetType, Meta(description="segments that --apply would publish; absent with --apply")
-    ] = UNSET
+    publish: Annotated[int | UnsetType, Meta(description="segments to publish; absent with --apply")] = UNSET
 
 
 @command(TieredPartition, summary=TierSummary)

@@ -309,7 +309,7 @@ def test_replicas_that_agree_differ_nowhere(tmp_path: Path) -> None:
     ("words", "said"),
     [
         ((), "neither LOGDIR nor --warehouse"),
-        (("LOGS", "--warehouse", "w"), "two ways to say"),
+        (("LOGS", "--warehouse", "w"), "two inputs"),
         (("LOGS", "--partition", "kip952-9"), "no partition kip952-9"),
         (("LOGS", "--replica", "nowhere"), "nowhere"),
         (("--warehouse", "w", "--replica", "nowhere"), "--replica needs a LOGDIR"),
