@@ -141,6 +141,9 @@ def test_help_page_shows_examples_and_common_options_before_the_rest() -> None:
         "--check-crc",
     )
     assert sorted(order, key=page.index) == list(order)
+    common, _, rare = tiersnap("repair", "--help").out.partition("\nRarely needed:\n")
+    assert "--topic-ids FILE" in common
+    assert "--log-start" in rare
     top = tiersnap("--help").out
     assert sorted(GROUPS, key=lambda title: top.index(f"\n{title}:\n")) == list(GROUPS)
 
