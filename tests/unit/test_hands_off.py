@@ -172,7 +172,7 @@ def test_the_demo_deletes_only_what_a_demo_left(log_dir: Path, tmp_path: Path) -
     theirs = tmp_path / "theirs"
     theirs.mkdir()
     (theirs / "thesis.tex").write_text("x")
-    assert_said(tiersnap("demo", "--to", theirs), 2, "that is no demo's: thesis.tex")
+    assert_said(tiersnap("demo", "--to", theirs), 2, "contains files of no demo: thesis.tex")
     assert_said(tiersnap("demo", "--to", log_dir), 2, "a broker's log")
     assert (theirs / "thesis.tex").read_text() == "x"
 
