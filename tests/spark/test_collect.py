@@ -104,7 +104,7 @@ def test_the_command_says_where_ready_segments_must_be_tiered_from_and_takes_wha
     told = capsys.readouterr().err
     assert (
         "READY and not tiered by this run: 9 segments; only decodes were collected. On the host of "
-        f"{logs}: tiersnap tier LOGDIR --remote {tmp_path / 'remote'} --apply"
+        f"{logs}: tiersnap tier LOGDIR --expiration none --remote {tmp_path / 'remote'} --apply"
     ) in told
     (logs / "orders-0" / f"{40:020d}.log").write_bytes(data_batch(40, 5, 7, 0, 40))
     assert tiersnap(["-q", "collect", str(logs), "--to", str(to), "--apply"]) == 0
