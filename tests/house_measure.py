@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("snapshot", "remote_storage", "jobs")
 # The greatest values that `make lint` accepts; `python -m tests.house_measure` prints the figures of today.
 LIMITS: Mapping[str, float] = {
-    "tokens": 477_573,
+    "tokens": 477_600,
     "branches": 14_772,
     "functions with more than 10 branches": 51,
     "dense functions (of 6 branches or more: three in four statements), %": 23,
