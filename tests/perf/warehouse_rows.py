@@ -13,14 +13,14 @@ from tests.perf.scale import DATA, Scale
 from tiersnap.jobs.demo.embedded_s3 import embedded_s3, make_bucket
 
 _SEGMENT_BYTES = 60_000
-_PARTITIONS, _SEGMENTS = 150, 4  # a segment is closed at a block's end, so a partition has fewer
+_PARTITIONS, _SEGMENTS = 300, 4  # a segment is closed at a block's end, so a partition has fewer
 _MOST = 2.0
 _WORDS = (sys.executable, "-m", "tests.perf.whole_command", sys.executable, "-m", "tests.reference.tiersnap", "-q")
 
 
 def rows(scale: Scale) -> Iterator[Row]:
     """Yield one row. The fixed start is the same command with one segment."""
-    partitions = _PARTITIONS if scale.name != "quick" else _PARTITIONS // 5
+    partitions = _PARTITIONS if scale.name != "quick" else _PARTITIONS // 10
     with embedded_s3() as url, tempfile.TemporaryDirectory(dir=DATA) as folder:
         host, fleet = [], []
         for count in (1, partitions):
