@@ -25,6 +25,7 @@ from tests.perf import (
     reading_rows,
     replay_rows,
     upload_rows,
+    warehouse_rows,
 )
 from tests.perf.measure import Row, load, machine
 from tests.perf.scale import DATA, Scale, current
@@ -41,6 +42,7 @@ PARTS: dict[str, Callable[[Scale], Iterator[Row]]] = {
     "idle": fleet_rows.idle_rows,
     "moved": fleet_rows.moved_rows,
     "fleet": fleet_rows.rows,
+    "warehouse": warehouse_rows.rows,
     "audit": audit_rows.rows,
     "profile": profile_rows.rows,
 }
