@@ -243,8 +243,7 @@ def _segments(rows: pa.Table, info: RunInfo) -> Iterator[SegmentVerdict]:
     """Yield the verdicts in the order of topic, log directory, partition and base offset."""
     from tiersnap.snapshot.tables.readiness import VERDICTS
 
-    order = ("topic", "ascending"), ("log_dir", "ascending"), ("partition", "ascending"), ("base_offset", "ascending")
-    by_offset = rows.sort_by(list(order))
+    by_offset = rows.sort_by([(column, "ascending") for column in ("topic", "log_dir", "partition", "base_offset")])
     run = info.without_secrets()
     for segment in VERDICTS.read(by_offset.to_batches(_BATCH_ROWS)):
         yield shown_segment(segment, run)

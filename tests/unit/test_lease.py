@@ -176,7 +176,7 @@ def test_renewals_go_on_when_the_store_refused_one(tmp_path: Path, caplog: pytes
         with UnfinishedFolder(tmp_path).locked():
             aside.hardlink_to(lease)
             link.replace(lease)
-        until(lambda: "not renewed yet" in caplog.text)
+        until(lambda: "was not renewed, trying again" in caplog.text)
         renewals = json.loads(aside.read_text())["renewals"]
         aside.replace(lease)
         until(lambda: json.loads(lease.read_text())["renewals"] > renewals)

@@ -279,7 +279,12 @@ def test_another_replica_is_held_against_this_one(tmp_path: Path) -> None:
     assert (row["only_here"], row["only_there"], row["differing"]) == (3, 0, 0)
     assert row["log_start_goes_back"]
     lines = tiersnap("simulate", "--risk", here, "--replica", str(there), "--now", str(KIP_NOW), output="table")
-    assert_said(lines, 0, "3 snapshots compared; at 300 it lacks 3 producers", "its log starts at 0, below 50 here")
+    assert_said(
+        lines,
+        0,
+        "3 snapshots compared; its snapshot at 300 lacks 3 producers",
+        "its log starts at 0, below 50 in LOGDIR",
+    )
 
 
 def test_replicas_that_agree_differ_nowhere(tmp_path: Path) -> None:
