@@ -18,16 +18,16 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("snapshot", "remote_storage", "jobs")
 # The greatest values that `make lint` accepts; `python -m tests.house_measure` prints the figures of today.
 LIMITS: Mapping[str, float] = {
-    "tokens": 478_087,
-    "branches": 14_772,
-    "functions with more than 10 branches": 51,
-    "dense functions (of 6 branches or more: three in four statements), %": 23,
-    "comprehensions per 1,000 statements": 37.9,
-    "conditional expressions per 1,000 statements": 24.6,
-    "classes": 933,
+    "tokens": 479_276,
+    "branches": 14_468,
+    "functions with more than 10 branches": 44,
+    "dense functions (of 6 branches or more: three in four statements), %": 18,
+    "comprehensions per 1,000 statements": 27.4,
+    "conditional expressions per 1,000 statements": 11.6,
+    "classes": 934,
     "pairs of classes that share five field names": 37,
     "functions outside gate/ that choose an exit code": 6,
-    "docstrings with 'what is', 'what it', 'nobody has' and the like": 69,
+    "docstrings with 'what is', 'what it', 'nobody has' and the like": 1,
 }
 
 _FEW, _SOME, _DENSE = 10, 6, 0.75
