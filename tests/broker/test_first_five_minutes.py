@@ -30,7 +30,7 @@ def commands_of_readme(broker: Broker) -> list[str]:
     """Return the two commands for a broker's host, with the names of this broker in place of the capitals."""
     assert broker.tier is not None
     text = README.read_text(encoding="utf-8")
-    (block,) = re.findall(r"^On a broker's host two commands do it.*?```text\n(.*?)```", text, re.MULTILINE | re.DOTALL)
+    (block,) = re.findall(r"^On a broker's host, two commands find.*?```text\n(.*?)```", text, re.MULTILINE | re.DOTALL)
     names = {"LOGDIR": broker.disks.log_dir, "URI": broker.tier.directory, "HOST:PORT": broker.bootstrap}
     for placeholder, name in names.items():
         block = block.replace(placeholder, str(name))
