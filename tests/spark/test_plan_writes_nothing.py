@@ -65,7 +65,7 @@ def test_plans_beside_tables_write_nothing(kept: Kept) -> None:
     before = _files(folder)
     write_fleet(logs, 3)  # another partition, and new times of all files
     grown = _run(folder)
-    assert "decoded 12 segments" in grown.err
+    assert "decoded 12 new or changed segments" in grown.err
     assert _verdicts(grown) == {"MISSING_SNAPSHOT": 3, "GAP_BEFORE": 6, "ACTIVE_SEGMENT": 3}
     assert _files(folder) == before
 

@@ -151,7 +151,7 @@ def test_a_session_with_less_memory_than_spark_needs_is_a_usage_error(logs: Path
         capture_output=True, text=True, check=False, timeout=300,
     )  # fmt: skip
     assert done.returncode == ExitCode.USAGE, done.stderr
-    assert "Spark itself needs more memory" in done.stderr
+    assert "Spark needs more driver memory than was given" in done.stderr
     assert "spark.driver.memory=1g" in done.stderr
     assert not any(word in done.stderr for word in ("Traceback", "\tat "))
 
