@@ -354,9 +354,13 @@ def topic_with_segments(site: Site, topic: str, segments: int, workload: Workloa
 
 def checkpointed(site: Site, topic: str) -> Path:
     """A copy of the log directory whose checkpoint has the high watermark, which brokers write every five seconds."""
-    end = f"{topic} 0 {log_end(site.broker, topic)}"
     checkpoint = site.broker.disks.log_dir / "replication-offset-checkpoint"
-    wait_until(lambda: end in checkpoint.read_text().splitlines(), "the high watermark is checkpointed", seconds=60)
+
+    def is_checkpointed() -> bool:
+        """Whether it has the log end of now: a marker of the last transaction may follow the records."""
+        return f"{topic} 0 {log_end(site.broker, topic)}" in checkpoint.read_text().splitlines()
+
+    wait_until(is_checkpointed, "the high watermark is checkpointed", seconds=60)
     return backup_of(site.broker.disks.log_dir, site.root / f"backup-{topic}")
 
 
