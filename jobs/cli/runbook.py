@@ -109,7 +109,7 @@ class Runbook:
         return tuple(each for each in self.entries if wanted in each.entry.lower())
 
     def _linked(self, rows: Sequence[RunbookEntry]) -> tuple[RunbookEntry, ...]:
-        """Return the entries that the rows link to, without tables of words."""
+        """Return the entries that the rows link to, except entries that are tables."""
         by_anchor = {anchor_of(each.entry): each for each in self.entries if not each.is_table}
         links = chain.from_iterable(row.links for row in rows)
         return tuple(dict.fromkeys(filter(None, map(by_anchor.get, links))))

@@ -128,7 +128,7 @@ class Warehouse:
     def commits_of(self, numbers: Collection[int]) -> dict[int, Row]:
         """Return rows of `run_id`, `first` and `last` (ms since the epoch of its commits), by run number.
 
-        A run whose commits are not among the newest ones of the tables' histories is missing.
+        The result lacks a run if newer commits pushed its commits out of the tables' histories.
         """
         run = F.get_json_object("userMetadata", "$.run").cast("long").alias("run")
         run_id = F.get_json_object("userMetadata", "$.tiersnap_run_id").alias("run_id")

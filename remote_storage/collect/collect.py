@@ -119,7 +119,7 @@ class Collection:
         return absent | dict.fromkeys(sorted(set(marker.partitions).difference(self.log_dir.folders)), self.now)
 
     def _without_deleted(self, absent: dict[str, int]) -> dict[str, int]:
-        """Delete the folders that vanished a day ago. Return the remaining folders with the times (epoch ms)."""
+        """Delete the folders that vanished a day ago. Return when each remaining one vanished (epoch ms)."""
         on_disk, left = set(self.log_dir.folders), {}
         for folder, since in absent.items():
             is_due = folder not in on_disk and since + GRACE_MS <= self.now

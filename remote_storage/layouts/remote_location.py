@@ -31,7 +31,7 @@ class RemoteLocation:
 
     @property
     def words(self) -> list[str]:
-        """Return the value of --remote and the options that reach the location."""
+        """Return the location as words of a command line: the value of --remote, then the options of the location."""
         return location_words(self.store.uri, self.layout.name, self.store.words)
 
     def log_uri(self, metadata: RemoteLogSegmentMetadata) -> str:

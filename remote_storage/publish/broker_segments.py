@@ -72,7 +72,7 @@ class Looked:
         return Evidence(_KIND, EvidenceOutcome.HINTS, said)
 
     def replica_mark(self) -> Evidence | None:
-        """Return the contradiction if S3 replication wrote the newest segment, otherwise None.
+        """Return evidence against this location if S3 replication wrote its newest segment, otherwise None.
 
         Without a found segment, the first object of the store is checked.
         """

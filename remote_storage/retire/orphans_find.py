@@ -170,7 +170,7 @@ def is_ours(store: ObjectStore) -> Callable[[ObjectInfo], bool]:
 
 
 def _of_refused_partition(partition: TopicIdPartition, reason: str, found: Sequence[Orphan]) -> Iterator[Orphan]:
-    """Yield the attempts that are only listed, and one orphan for all removable objects of a refused partition."""
+    """Yield the attempts that are reported but never deleted, and one orphan per refused partition."""
     yield from with_action(found, Fate.LEAVE)
     refused_keys: tuple[str, ...] = ()
     size = 0

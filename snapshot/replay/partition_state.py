@@ -79,8 +79,8 @@ class Boundary:
     def entries(self) -> np.ndarray:
         """Return the computed state: ENTRY_DTYPE, ascending producer id, without expiry.
 
-        If the file at this offset strictly EXTENDS the log, return the file's entries. Read them before the replay
-        continues.
+        If the file at this offset strictly EXTENDS the log, return the file's entries. Read this property before
+        the replay continues.
 
         Raises:
             RuntimeError: the replay has continued, and the state at this offset is no longer known.
@@ -215,7 +215,7 @@ class ReplayState:
     def boundary(self, offset: int, *, read_snapshot: ReadSnapshot) -> Boundary:
         """Return the state at `offset` and compare the file there. If the file strictly extends the log, adopt it.
 
-        If the state at the first local offset is unknown, no file is adopted, because it may lack the same producers.
+        If the state at the first local offset is unknown, adopt no file: a file may lack the unknown producers, too.
         """
         entries = self._entries_here()
         found = found_at(offset, read_snapshot)

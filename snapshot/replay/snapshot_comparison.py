@@ -32,7 +32,7 @@ from tiersnap.snapshot.units import count_of
 
 
 def computed(provenance: Provenance) -> Comparison:
-    """Return the comparison of a snapshot that was computed from the log because the file is missing or replaced."""
+    """Return the comparison for a snapshot that was computed from the log, because no usable file exists."""
     return Comparison(SnapshotVerdict.MATCHES, f"computed from the log ({provenance})")
 
 
