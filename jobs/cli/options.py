@@ -329,8 +329,7 @@ class ToldBy:
 
     Attributes:
         cluster: the cluster to ask. If None, the time since the last upload decides.
-        left_for: time (ms) after a broker's last upload in which tiersnap uploads nothing to the partition; None for
-            no such time.
+        left_for: time (ms) after a broker's last upload in which tiersnap skips the partition; None skips none.
     """
 
     cluster: Cluster | None

@@ -1,4 +1,4 @@
-"""The choice of one replica per partition: the one that --leader names, or the leader's by the cluster."""
+"""Choose one replica per partition: the replica that --leader names, or the replica of the cluster's leader."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def led(listed: DataFrame, leaders: Sequence[str]) -> DataFrame:
 def led_by_cluster(listed: DataFrame, leaders: DataFrame) -> DataFrame:
     """Return the leader's replica of each partition with several replicas, and all other partitions.
 
-    A partition is left out if it has several replicas and none of them is the leader's.
+    A partition with several replicas is left out if none of them is in a log directory of its leader.
 
     Args:
         listed: LISTED rows.

@@ -55,7 +55,7 @@ def survey_input(partitions: DataFrame, segments: DataFrame, record_batches: Dat
 
 
 def _headers(record_batches: DataFrame, stated: DataFrame) -> DataFrame:
-    """Return the number of each partition's headers, and the newest headers of each producer.
+    """Return a row with the number of headers per partition, and the newest headers of each producer.
 
     Headers of a file are used only if its size and time equal those that the replay listed.
     """

@@ -36,7 +36,7 @@ class Examination:
     """The result of the replay of a partition."""
 
     partition: Partition
-    # Comparisons by ascending offset: of each segment's snapshot that the replay reached, and of each snapshot file.
+    # Comparisons by ascending offset: one per segment end that the replay reached, and one per snapshot file.
     snapshots: Mapping[int, Comparison]
     reached: Mapping[int, SnapshotAt]  # the results to store, by offset, for each offset that the replay reached
     facts: PartitionFacts

@@ -128,8 +128,8 @@ RUNS = _schema(
 RECORD_BATCHES = _schema(*_PARTITION, _SEGMENT_OF_BATCH, *_HEADERS)
 
 # The table `record_batches`: one row per batch header, with size and time of its segment file. Only `tiersnap decode`
-# writes it. Of the rows of one segment (_PARTITION, segment_base_offset), those with the greatest `run` are valid: a
-# segment that grew is decoded again as a whole.
+# writes it. A segment that grew is decoded again as a whole, so only the rows of a segment (_PARTITION,
+# segment_base_offset) with the greatest `run` are valid.
 RECORD_BATCHES_TABLE = _schema(
     *_PARTITION,
     _SEGMENT_OF_BATCH,

@@ -51,8 +51,8 @@ class Exposure:
     """The number of producers that an empty snapshot at an offset would expose now."""
 
     producers: int  # active producers with a record below the offset
-    lost: int  # of `producers`: those without a record above the offset, which the follower does not have
-    # Of `producers`: those with a record above the offset, of which the follower has less than the leader.
+    lost: int  # number of `producers` without a record above the offset: the follower lacks them
+    # Number of `producers` with a record above the offset: the follower has fewer of their batches than the leader.
     degraded: int
     # Lost or degraded producers whose last batch the follower would append a second time if a client sent it again. The
     # follower does not have the producer, or has only a marker of it.

@@ -105,7 +105,7 @@ def _rounded(value: float | None) -> int | None:
     return round(value)
 
 
-# Columns of a partition that are summed over partitions, and columns of which the maximum is taken.
+# A total over partitions sums the columns ADDED, and takes the maximum of the columns GREATEST.
 ADDED = (
     *("waiting_segments", "lost", "degraded", "doubled", "doubled_automatically", "doubled_records", "doubled_bytes"),
     *("aborted_records", "untiered_bytes", "grows_by_bytes", "full_bytes", "full_ms", "bounded_bytes", "bounded_ms"),

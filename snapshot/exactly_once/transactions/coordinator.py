@@ -86,7 +86,7 @@ class CoordinatorStates:
 
 
 def newest_states(records: Iterable[TransactionRecord]) -> CoordinatorStates:
-    """Return the newest states. Of an id's records, the one with the highest partition and offset is the newest."""
+    """Return the newest state of each transactional id: its record with the highest partition and offset."""
     newest: dict[str, TransactionRecord] = {}
     readable: dict[str, TransactionRecord] = {}
     for record in records:

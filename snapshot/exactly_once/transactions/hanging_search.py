@@ -118,7 +118,7 @@ class HangingSearch:
     def _judge_replica(
         self, replica: _Replica, newest: Mapping[TopicPartition, _Replica], log: TransactionLog
     ) -> Iterator[JudgedTransaction]:
-        """Yield the open transactions of a replica. Skip those that seemed to hang but have ended meanwhile."""
+        """Yield the open transactions of a replica, except those that seemed to hang but ended during the search."""
         judged = [self._judge(each, log) for each in replica.opened]
         hanging = {_name(each.transaction) for each in judged if each.verdict.is_hanging}
         ended = hanging - self._still_hanging(hanging, replica, newest)
