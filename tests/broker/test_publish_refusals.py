@@ -183,7 +183,7 @@ def test_a_topic_that_is_not_tiered_or_is_compacted_is_refused(site, publish):
     remote = site.tier("plain")
     code, row, said = publish(remote, "--apply")
     assert (code, row["refused"]) == (4, "TieringOffError")
-    assert "remote.storage.enable is off" in said
+    assert "remote.storage.enable=false: brokers read no remote segments of the topic" in said
 
     alter_topic(site.broker, "plain", {"cleanup.policy": "compact"})
     code, row, said = publish(remote, "--apply")
