@@ -7,7 +7,7 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from tiersnap.snapshot.replay.expiry import Expiry
-from tiersnap.snapshot.tables.spark_made_tables import PARTITION_KEY
+from tiersnap.snapshot.tables.schema_parts import PARTITION_KEY
 
 SEGMENT, PRODUCER = (*PARTITION_KEY, "segment_base_offset"), (*PARTITION_KEY, "producer_id")
 _KINDS = "attributes & 32 = 0 as is_data", "attributes & 32 = 32 and record_count > 0 as is_marker"

@@ -160,7 +160,7 @@ def cannot_write(path: Path, error: OSError) -> TiersnapError:
     """Return the tiersnap error for an OSError that occurred while `path` was written."""
     message = f"cannot write {path}: {error.strerror or error}"
     if error.errno in FULL:
-        return NoSpaceError(message, hint="free some space, then run the same command again: it continues")
+        return NoSpaceError(message, hint="free some space, then run the same command again")
     if error.errno == errno.EROFS:
         return UsageError(message, hint="its file system is mounted read-only: mount -o remount,rw, or write elsewhere")
     return UsageError(message, hint="run it as the user that the broker runs as, or as root")

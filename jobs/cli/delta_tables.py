@@ -37,8 +37,9 @@ from tiersnap.snapshot.tables.facts import DELTAS, FACT_COLUMNS, PARTITIONS, Fac
 from tiersnap.snapshot.tables.reader_errors import of_table
 from tiersnap.snapshot.tables.readiness import VERDICT_COLUMNS, VERDICTS, SegmentKey, current_verdicts
 from tiersnap.snapshot.tables.remote_log_segments import STATE_COLUMNS, AttemptState, newest_states, read_states
+from tiersnap.snapshot.tables.schema_parts import VERSION_KEY
 from tiersnap.snapshot.tables.segment_verdict import GivenVerdict, SegmentVerdict
-from tiersnap.snapshot.tables.spark_made_tables import RUNS, VERSION_KEY
+from tiersnap.snapshot.tables.spark_made_tables import RUNS
 from tiersnap.snapshot.tables.table_format import filled_by, refuse_newer, refuse_other
 
 if TYPE_CHECKING:

@@ -16,7 +16,8 @@ from tiersnap.jobs.pipeline.newest import newest_row
 from tiersnap.snapshot.formats.record_batch import LOG_OVERHEAD
 from tiersnap.snapshot.log.segment_scan import SegmentScan
 from tiersnap.snapshot.tables.decodes import SegmentFile
-from tiersnap.snapshot.tables.spark_made_tables import PARTITION_KEY, RECORD_BATCHES_TABLE, SEGMENT_KEY, to_batch
+from tiersnap.snapshot.tables.schema_parts import PARTITION_KEY, SEGMENT_KEY
+from tiersnap.snapshot.tables.spark_made_tables import RECORD_BATCHES_TABLE, to_batch
 
 SEGMENT_OF_BATCH = (*PARTITION_KEY, "segment_base_offset")
 _IDENTITY = ("topic_id", "segment_size_bytes", "segment_modified_ns")

@@ -37,7 +37,7 @@ from tiersnap.snapshot.log.log_start import refuse_other, unknown_partition
 from tiersnap.snapshot.log.places import places_of
 from tiersnap.snapshot.log.selection import internal_reason, matches_topic
 from tiersnap.snapshot.replay.expiry import Scan
-from tiersnap.snapshot.tables.spark_made_tables import schema_of
+from tiersnap.snapshot.tables.schema_parts import schema_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

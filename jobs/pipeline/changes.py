@@ -15,7 +15,7 @@ from tiersnap.jobs.pipeline.known import is_true, known_decodes, lost, still_the
 from tiersnap.jobs.pipeline.unread import ANSWERED
 from tiersnap.snapshot.log.findings import NOT_READ
 from tiersnap.snapshot.replay.remote_listing import Encryption
-from tiersnap.snapshot.tables.spark_made_tables import PARTITION_KEY, SEGMENT_KEY
+from tiersnap.snapshot.tables.schema_parts import PARTITION_KEY, SEGMENT_KEY
 
 _WANTED = ("base_offset", "next_base_offset", "size_bytes", "modified_ns", "cuts", "decode")
 # Columns that a run caches of the partitions that it replays.

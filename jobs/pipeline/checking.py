@@ -29,7 +29,7 @@ from tiersnap.snapshot.report.remote_checks import Key, RemoteChecked, remote_ch
 from tiersnap.snapshot.report.run_info import new_run_id
 from tiersnap.snapshot.rows import Int32, Rows
 from tiersnap.snapshot.tables.facts import FactKind
-from tiersnap.snapshot.tables.spark_made_tables import PARTITION_KEY
+from tiersnap.snapshot.tables.schema_parts import PARTITION_KEY
 
 TABLE = "remote_checks"
 CHECK_KEY = ("topic_id", "partition", "segment_id")

@@ -38,7 +38,8 @@ from tiersnap.snapshot.replay.remote_listing import LostRange, place_error
 from tiersnap.snapshot.report.exactly_once import ForgetfulReplica
 from tiersnap.snapshot.rows import Rows
 from tiersnap.snapshot.tables.facts import FactKind
-from tiersnap.snapshot.tables.spark_made_tables import PARTITION_KEY, RUNS
+from tiersnap.snapshot.tables.schema_parts import PARTITION_KEY
+from tiersnap.snapshot.tables.spark_made_tables import RUNS
 
 if TYPE_CHECKING:
     from tiersnap.jobs.pipeline.totals import RunTotals

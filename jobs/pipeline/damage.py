@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from tiersnap.jobs.pipeline.cached import Keep
 from tiersnap.jobs.pipeline.decoding import DecodeSegments, decode, work_of
 from tiersnap.snapshot.log.findings import NOT_DAMAGED, Finding, FindingKind
-from tiersnap.snapshot.tables.spark_made_tables import PARTITION_KEY, SEGMENT_KEY
+from tiersnap.snapshot.tables.schema_parts import PARTITION_KEY, SEGMENT_KEY
 
 # The task needs a run number for its rows. These rows are not stored.
 _NO_RUN = 0

@@ -20,7 +20,7 @@ from tiersnap.jobs.pipeline.session import spoken
 from tiersnap.jobs.pipeline.settings import JobSettings
 from tiersnap.jobs.pipeline.warehouse import Warehouse
 from tiersnap.snapshot.errors import UsageError
-from tiersnap.snapshot.tables.spark_made_tables import SEGMENT_KEY
+from tiersnap.snapshot.tables.schema_parts import SEGMENT_KEY
 
 TABLE = "record_batches"
 

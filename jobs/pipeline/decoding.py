@@ -24,7 +24,7 @@ from tiersnap.snapshot.replay.segment_runs import Run, fold_segment
 from tiersnap.snapshot.rows import Rows
 from tiersnap.snapshot.tables.decodes import Decoded, SegmentFile, StoredDecode, decode_batches, with_files
 from tiersnap.snapshot.tables.deltas import NO_DELTAS
-from tiersnap.snapshot.tables.spark_made_tables import PARTITION_KEY
+from tiersnap.snapshot.tables.schema_parts import PARTITION_KEY
 
 # Opening a file and writing a row cost about as much as reading this many bytes.
 SEGMENT_OVERHEAD_BYTES = 1 << 18

@@ -15,7 +15,7 @@ from tiersnap.jobs.pipeline.grouping import matching
 from tiersnap.jobs.pipeline.newest import current_facts, newest, newest_row
 from tiersnap.remote_storage.errors import SegmentChangedError, SnapshotChangedError, SnapshotVanishedError
 from tiersnap.snapshot.tables.facts import DELTAS, FactKind
-from tiersnap.snapshot.tables.spark_made_tables import PARTITION_KEY, SEGMENT_KEY
+from tiersnap.snapshot.tables.schema_parts import PARTITION_KEY, SEGMENT_KEY
 
 _KNOWN = (
     *("run", "topic_id", "next_base_offset", "size_bytes", "modified_ns", "crc_checked"),

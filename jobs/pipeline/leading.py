@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 
-from tiersnap.snapshot.tables.spark_made_tables import PARTITION_KEY
+from tiersnap.snapshot.tables.schema_parts import PARTITION_KEY
 
 
 def led(listed: DataFrame, leaders: Sequence[str]) -> DataFrame:

@@ -19,7 +19,7 @@ from tiersnap.jobs.pipeline.warehouse import Warehouse, same_key
 from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.tables.facts import FACT_KEY, FactKind
 from tiersnap.snapshot.tables.remote_log_segments import ATTEMPT_KEY
-from tiersnap.snapshot.tables.spark_made_tables import PARTITION_KEY, SEGMENT_KEY
+from tiersnap.snapshot.tables.schema_parts import PARTITION_KEY, SEGMENT_KEY
 from tiersnap.snapshot.units import format_duration
 
 _log = logging.getLogger(__name__)

@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 
 from tiersnap.snapshot.tables.facts import FACT_KEY
-from tiersnap.snapshot.tables.spark_made_tables import PARTITION_KEY
+from tiersnap.snapshot.tables.schema_parts import PARTITION_KEY
 
 
 def newest(rows: DataFrame, key: Sequence[str | Column]) -> DataFrame:

@@ -28,7 +28,8 @@ from tiersnap.snapshot.tables.deltas import columns_of
 from tiersnap.snapshot.tables.facts import PARTITIONS, StoredResults, read_facts
 from tiersnap.snapshot.tables.listed import LISTED, LISTED_ROWS
 from tiersnap.snapshot.tables.remote_log_segments import REMOTE_LOG_SEGMENTS, read_refusals, read_states
-from tiersnap.snapshot.tables.spark_made_tables import PARTITION_KEY, RECORD_BATCH_FIELDS, schema_of
+from tiersnap.snapshot.tables.schema_parts import PARTITION_KEY, schema_of
+from tiersnap.snapshot.tables.spark_made_tables import RECORD_BATCH_FIELDS
 
 INPUT_ORDER = ("source", "offset", "part")
 

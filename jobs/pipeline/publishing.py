@@ -17,7 +17,7 @@ from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentId
 from tiersnap.remote_storage.publish.publish import Published
 from tiersnap.snapshot.gate.verdict import Verdict
 from tiersnap.snapshot.tables.remote_log_segments import COPY_FINISHED
-from tiersnap.snapshot.tables.spark_made_tables import PARTITION_KEY
+from tiersnap.snapshot.tables.schema_parts import PARTITION_KEY
 
 pc: Any = pyarrow.compute  # the stubs reject a comparison of a column with a plain value
 _UPLOADED = str(Verdict.UPLOADED)

@@ -42,7 +42,7 @@ from tiersnap.snapshot.tables.facts import (
     state_batches,
 )
 from tiersnap.snapshot.tables.listed import ListedPartition
-from tiersnap.snapshot.tables.spark_made_tables import PARTITION_KEY, SEGMENT_KEY
+from tiersnap.snapshot.tables.schema_parts import PARTITION_KEY, SEGMENT_KEY
 
 # Largest number of segments whose keys are broadcast. A broadcast join does not shuffle the table's rows.
 _MOST_SENT = 100_000

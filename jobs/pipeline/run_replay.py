@@ -17,7 +17,7 @@ from tiersnap.jobs.pipeline.run_listing import RunListing, changes_of, gone, rem
 from tiersnap.jobs.pipeline.schemas import of_arrow
 from tiersnap.jobs.pipeline.totals import RunTotals
 from tiersnap.remote_storage.upload.stored_snapshots import StoredSnapshots
-from tiersnap.snapshot.tables.spark_made_tables import PARTITION_KEY
+from tiersnap.snapshot.tables.schema_parts import PARTITION_KEY
 from tiersnap.snapshot.units import count_of
 
 

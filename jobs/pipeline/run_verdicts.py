@@ -23,7 +23,7 @@ from tiersnap.remote_storage.upload.tier_task import READY, TIERED, TierTask
 from tiersnap.snapshot.gate.copy_task import BesideBrokers
 from tiersnap.snapshot.gate.verdict import TO_UPLOAD, Verdict
 from tiersnap.snapshot.tables.facts import FactKind
-from tiersnap.snapshot.tables.spark_made_tables import PARTITION_KEY
+from tiersnap.snapshot.tables.schema_parts import PARTITION_KEY
 from tiersnap.snapshot.units import count_of
 
 pc: Any = pyarrow.compute  # the stubs reject a comparison of a column with a plain value

@@ -34,7 +34,7 @@ from tiersnap.snapshot.report.from_tables import BEFORE_THE_FIRST, LastSettings,
 from tiersnap.snapshot.report.model import Report
 from tiersnap.snapshot.report.run_info import RunInfo
 from tiersnap.snapshot.report.summary import summarise_aggregated
-from tiersnap.snapshot.tables.spark_made_tables import PARTITION_KEY, schema_of
+from tiersnap.snapshot.tables.schema_parts import PARTITION_KEY, schema_of
 
 # Number of partitions whose segments the driver collects for the report.
 DETAILS = 200

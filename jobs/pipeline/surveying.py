@@ -31,7 +31,7 @@ from tiersnap.snapshot.exactly_once.simulate.replica_state import CACHED_BATCHES
 from tiersnap.snapshot.formats.record_batch import CONTROL_MASK
 from tiersnap.snapshot.log.selection import Selection
 from tiersnap.snapshot.tables.facts import FactKind
-from tiersnap.snapshot.tables.spark_made_tables import PARTITION_KEY, SEGMENT_KEY
+from tiersnap.snapshot.tables.schema_parts import PARTITION_KEY, SEGMENT_KEY
 from tiersnap.snapshot.tables.table_format import filled_by
 
 _KEPT = (FactKind.REPLAYED, FactKind.STATE, FactKind.BOUNDARY, FactKind.SEGMENT, FactKind.GONE)

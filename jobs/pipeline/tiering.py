@@ -14,7 +14,7 @@ from tiersnap.jobs.pipeline.grouping import by_key
 from tiersnap.jobs.pipeline.listing import listed_segments
 from tiersnap.snapshot.gate.verdict import TO_UPLOAD
 from tiersnap.snapshot.tables.remote_log_segments import TOPIC_PARTITION
-from tiersnap.snapshot.tables.spark_made_tables import PARTITION_KEY, SEGMENT_KEY
+from tiersnap.snapshot.tables.schema_parts import PARTITION_KEY, SEGMENT_KEY
 
 STEP_BYTES = 16 << 30
 """Bytes that a task uploads before the run commits their rows; this takes some minutes."""

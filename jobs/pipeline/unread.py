@@ -21,7 +21,7 @@ from tiersnap.snapshot.replay.snapshot_comparison import why_not_read
 from tiersnap.snapshot.rows import Int32, Rows
 from tiersnap.snapshot.tables.facts import FactKind
 from tiersnap.snapshot.tables.listed import partition_folder
-from tiersnap.snapshot.tables.spark_made_tables import PARTITION_KEY
+from tiersnap.snapshot.tables.schema_parts import PARTITION_KEY
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,8 +31,8 @@ from tiersnap.snapshot.tables.facts import DELTAS, JUDGED, FactKind, StoredRepla
 from tiersnap.snapshot.tables.readiness import JUDGED as JUDGED_ARROW
 from tiersnap.snapshot.tables.readiness import JUDGED_ROWS, JUDGEMENT, STORED_VERDICTS, CopyPlan, SegmentJudgement
 from tiersnap.snapshot.tables.remote_log_segments import TOPIC_PARTITION
+from tiersnap.snapshot.tables.schema_parts import PARTITION_KEY, SEGMENT_KEY
 from tiersnap.snapshot.tables.segment_verdict import SegmentVerdict
-from tiersnap.snapshot.tables.spark_made_tables import PARTITION_KEY, SEGMENT_KEY
 
 _FACT = [name for name in schemas.PARTITIONS.names if name != DELTAS]
 _STORED = schemas.of_arrow(STORED_VERDICTS)

@@ -29,7 +29,7 @@ from tiersnap.jobs.pipeline.settings import RunSettings
 from tiersnap.snapshot.log.places import resolve
 from tiersnap.snapshot.tables.all_tables import TABLES as ARROW_TABLES
 from tiersnap.snapshot.tables.reader_errors import of_table
-from tiersnap.snapshot.tables.spark_made_tables import FORMAT_VERSION, PARTITION_KEY, VERSION_KEY, comment_of
+from tiersnap.snapshot.tables.schema_parts import FORMAT_VERSION, PARTITION_KEY, VERSION_KEY, comment_of
 from tiersnap.snapshot.tables.table_format import refuse_newer, refuse_other, refuse_unversioned
 
 _log = logging.getLogger(__name__)

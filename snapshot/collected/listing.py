@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from tiersnap.snapshot.errors import CorruptDataError, UsageError
 from tiersnap.snapshot.rows import Rows
 from tiersnap.snapshot.tables.listed import ListedPartition, ListedSegment
-from tiersnap.snapshot.tables.spark_made_tables import schema_of
+from tiersnap.snapshot.tables.schema_parts import schema_of
 
 VERSION = 5
 _VERSION_KEY = b"tiersnap.collected"

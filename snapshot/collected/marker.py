@@ -40,15 +40,14 @@ class Marker(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     @classmethod
     def of(cls, log_dir: str, properties: MetaProperties | None) -> Marker:
         """Return the marker of a log directory that has no collected partition yet."""
+        marker = cls(log_dir=log_dir, node_id=None, cluster_id=None, directory_id=None, partitions=(), absent={})
         if properties is None:
-            return cls(log_dir=log_dir, node_id=None, cluster_id=None, directory_id=None, partitions=(), absent={})
-        return cls(
-            log_dir=log_dir,
+            return marker
+        return replace(
+            marker,
             node_id=properties.node_id,
             cluster_id=properties.cluster_id,
             directory_id=properties.directory_id,
-            partitions=(),
-            absent={},
         )
 
     @property

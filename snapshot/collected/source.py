@@ -150,7 +150,7 @@ def open_collected(uri: str) -> CollectedSource | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
-        raise SourceNotFoundError(f"{uri}: {error.strerror or error}", hint="check the rights of this user") from error
+        raise SourceNotFoundError(f"{uri}: {error.strerror or error}", hint="check that it is readable") from error
     marker = Marker.decode(data, name=name)
     if not marker.partitions:
         raise NotALogDirError(

@@ -98,7 +98,8 @@ class TextTable:
     def header(self, columns: Sequence[Column]) -> str:
         """Return the line of column names. `columns` are the first rows, which set the widths."""
         fields = self._fields(columns)
-        return "  ".join(map(_title, _in_table(columns), fields)).rstrip()
+        titles = (_title(column, field) for column, field in zip(_in_table(columns), fields, strict=True))
+        return "  ".join(titles).rstrip()
 
     def rows(self, columns: Sequence[Column]) -> memoryview:
         """Return one line per row."""

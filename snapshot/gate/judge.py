@@ -152,7 +152,7 @@ def _in_remote(
     if _is_to_finish(segment, coverage):
         return None
     return Verdict.GAP_IN_REMOTE, (
-        f"remote storage reaches offset {coverage.highest} and lacks a part of this segment, which remote retention "
+        f"remote storage ends at offset {coverage.highest} and lacks a part of this segment, which remote retention "
         "deleted or which was lost; brokers do not copy the segment again"
     )
 
@@ -171,10 +171,10 @@ def judge_remote(start: int, end: int, coverage: RemoteCoverage) -> tuple[Verdic
     if contain(joined([*coverage.published, *coverage.ours]), start, end):
         if is_read:
             return Verdict.UPLOADED, f"tiersnap uploaded it; {NOT_PUBLISHED}"
-        return Verdict.UPLOADED, "tiersnap uploaded it; no records were read, so brokers may or may not know it"
+        return Verdict.UPLOADED, "tiersnap uploaded it; not all records were read, so brokers may or may not know it"
     if is_read:
         return Verdict.IN_REMOTE, f"a failed copy attempt of a broker left it in remote storage; {NOT_PUBLISHED}"
-    return Verdict.IN_REMOTE, "a broker uploaded it; no records were read, so its copy may not have finished"
+    return Verdict.IN_REMOTE, "a broker uploaded it; not all records were read, so its copy may not have finished"
 
 
 def _is_below(segment: SegmentFacts, coverage: RemoteCoverage) -> bool:

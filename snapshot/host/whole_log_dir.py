@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterator, Mapping
-from functools import partial
 from itertools import starmap
 from types import MappingProxyType
 
@@ -80,10 +79,10 @@ def repair(
     expiry = options.expiry(clock(now)).checked(options.producer_expiration)
     plan = PlanOptions(expiry, options.producer_expiration, replace=options.replace)
     opened = open_log_dir(log_dir)
-    one = partial(
-        repair_partition, opened.filesystem, options=plan, apply=apply, check_crc=check_crc, topic_ids=topic_ids
+    return (
+        repair_partition(opened.filesystem, each, plan, apply=apply, check_crc=check_crc, topic_ids=topic_ids)
+        for each in selected(opened, log_dir, compiled(topic))
     )
-    return map(one, selected(opened, log_dir, compiled(topic)))
 
 
 def clock(now: int | None) -> int:

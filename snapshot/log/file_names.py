@@ -29,10 +29,11 @@ def numbered_name(name: str) -> tuple[str, int] | None:
 def wrong_name(name: str, path: str) -> Finding | None:
     """Return the finding about a file name that a healthy partition does not have; None for other names."""
     if name.endswith((".snapshot", ".log")):
-        message = f"the name is not <20 digits>{name[name.rindex('.') :]}"
+        effect = "; a broker cannot open this partition"
         if _OTHER_NUMBER.fullmatch(name):
-            return Finding(FindingKind.BAD_FILE_NAME, path, -1, f"{message}: no broker wrote it")
-        return Finding(FindingKind.BAD_FILE_NAME, path, -1, f"{message}; a broker cannot open this partition")
+            effect = ": no broker wrote it"
+        message = f"the name is not <20 digits>{name[name.rindex('.') :]}{effect}"
+        return Finding(FindingKind.BAD_FILE_NAME, path, -1, message)
     if name.endswith(_UNFINISHED):
         message = "unfinished compaction: start the broker, which finishes it, then run this command again"
         return Finding(FindingKind.UNFINISHED_SWAP, path, -1, message)

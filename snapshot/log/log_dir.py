@@ -336,13 +336,12 @@ def _orphan_indexes(numbered: Mapping[str, Mapping[int, FileRef]]) -> Iterator[F
 
 
 def _segments(numbered: dict[str, dict[int, FileRef]]) -> tuple[Segment, ...]:
-    found: list[Segment] = []
-    following: int | None = None
-    for base in sorted(numbered["log"], reverse=True):
-        indexes = (numbered[suffix].get(base) for suffix in INDEXES)
-        found.append(Segment(base, following, numbered["log"][base], *indexes))
-        following = base
-    return tuple(reversed(found))
+    bases = sorted(numbered["log"])
+    indexes = [numbered[suffix] for suffix in INDEXES]
+    return tuple(
+        Segment(base, following, numbered["log"][base], *(each.get(base) for each in indexes))
+        for base, following in zip(bases, [*bases[1:], None], strict=False)
+    )
 
 
 def split_at(
@@ -354,7 +353,9 @@ def split_at(
         segments: ascending.
         checkpoint: log start offset of the whole log; None if no checkpoint names it.
     """
-    start = max([checkpoint or 0, *(each.base_offset for each in segments[:1])])
+    start = checkpoint or 0
+    if segments:
+        start = max(start, segments[0].base_offset)
     live = tuple(each for each in segments if each.next_base_offset is None or each.next_base_offset > start)
     return start, segments[: len(segments) - len(live)], live
 

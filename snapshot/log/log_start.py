@@ -95,11 +95,10 @@ class LogStarts:
 
     def add(self, partition: Partition, covered: Iterable[Interval] = ()) -> bool | None:
         """Count a partition, and return `begins_below`."""
-        is_below = begins_below(partition, covered)
+        is_below, why = begins_below(partition, covered), ""
         if is_below is None:
-            self.unlocated[partition.name] = why_unknown(partition)
-        elif is_below:
-            self.continued += 1
+            why = why_unknown(partition)
+        self.count(partition.name, is_continued=is_below is True, why=why)
         return is_below
 
     def count(self, name: str, *, is_continued: bool, why: str) -> None:

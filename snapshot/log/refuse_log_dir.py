@@ -55,10 +55,10 @@ def _mark_of(directory: Path, *, is_named: bool) -> str | None:
     If this user may not list the directory, return None.
     """
     names = _names(directory)
-    found = _AT_THE_TOP.intersection(names)
+    marks = set(_AT_THE_TOP)
     if is_named:
-        found |= {_LOCK}.intersection(names)
-    if found:
+        marks.add(_LOCK)
+    if found := marks.intersection(names):
         return min(found)
     if is_named or split_folder_name(directory.name):
         segment = next(filter(_SEGMENT.fullmatch, names), None)

@@ -23,13 +23,13 @@ HELP: dict[str, str] = {
     "tiersnap_last_run_snapshots_written": "Producer snapshots that the last run stored.",
     "tiersnap_last_run_segments_uploaded": "Segments that the last run uploaded.",
     "tiersnap_last_run_bytes_uploaded": "Bytes of segment files that the last run uploaded.",
-    "tiersnap_last_run_errors": "Tasks of the last run that failed.",
+    "tiersnap_last_run_errors": "Parts of the last run's work that failed.",
     "tiersnap_last_run_duration_seconds": "Duration of the last run by stage. The stage all is the whole run.",
     "tiersnap_last_run_timestamp_seconds": "Time when the last run ended.",
     "tiersnap_last_run_exit_code": "Exit code of the last run.",
     "tiersnap_last_success_timestamp_seconds": "Time when a run last finished its work, even if it found problems.",
-    "tiersnap_orphans": "Objects and multipart uploads in remote storage that nothing needs, by kind.",
-    "tiersnap_orphan_bytes": "Bytes of objects in remote storage that nothing needs, by kind.",
+    "tiersnap_orphans": "Objects and multipart uploads of tiersnap in remote storage that nothing needs, by kind.",
+    "tiersnap_orphan_bytes": "Bytes of objects of tiersnap in remote storage that nothing needs, by kind.",
     "tiersnap_build_info": "Always 1. The label version is tiersnap's version.",
 }
 

@@ -314,7 +314,7 @@ def _at_end(segment: Segment, replay: Replay, snapshots: Mapping[int, Comparison
     following = segment.next_base_offset
     if following is None:
         return unverified(replay, replay.log_end)
-    return snapshots.get(following) or unverified(replay, following or replay.log_end)
+    return snapshots.get(following) or unverified(replay, following)
 
 
 def _segment_facts(segment: Segment, replay: Replay, find_faults: FindFaults | None) -> SegmentFacts:

@@ -162,13 +162,11 @@ class RemoteListing:
             leader_epochs: (epoch, start offset) of the local log, ascending; None if they are unknown.
             log_end_offset: exclusive end of the local log.
         """
-        in_flight: set[int] = set()
-        for copy in self._begun(is_ours=False):
-            in_flight.add(copy.base_offset)
+        in_flight = frozenset(copy.base_offset for copy in self._begun(is_ours=False))
         unfinished = [(copy.base_offset, copy.next_base_offset) for copy in self._begun(is_ours=True)]
         return replace(
             coverage_of((copy.facts for copy in self.copies), leader_epochs or (), log_end_offset),
-            in_flight=frozenset(in_flight),
+            in_flight=in_flight,
             unfinished=tuple(unfinished),
             broker_wrote_at=max((copy.written_at for copy in self.copies if copy.is_brokers), default=None),
             encrypted_by=self.encrypted_by or "",

@@ -64,7 +64,9 @@ def window_offset(bases: Sequence[int], largest_timestamps: Sequence[int | None]
     """
     for base, largest in zip(bases, largest_timestamps, strict=True):
         if largest is None or largest >= since:
-            return base if base != bases[0] else None
+            if base == bases[0]:
+                return None
+            return base
     if len(bases) < 2:
         return None
     return bases[-1]

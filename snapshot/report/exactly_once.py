@@ -27,6 +27,7 @@ HARMS = {
     "TRANSACTION": "a transaction contains records that do not belong to it",
     "NONE": "nothing was lost or doubled",
 }
+_RANKS = {harm: rank for rank, harm in enumerate(HARMS)}
 NO_FILE = "NONE"
 # The effect of the newest snapshot on a broker that starts, by verdict, worst first.
 MEETS = {
@@ -38,7 +39,7 @@ MEETS = {
     SnapshotVerdict.NOT_COMPARED: "The newest file was not compared: the log begins in remote storage, which was not "
     "read.",
     NO_FILE: "The partition has no file. A broker that starts replays the whole log.",
-    SnapshotVerdict.EXTENDS: "The newest file agrees with the log and has more producers, from before the log start.",
+    SnapshotVerdict.EXTENDS: "The newest file agrees with the log and has more, from before the log start.",
     SnapshotVerdict.MATCHES: "The newest file agrees with the log. A broker that starts has every producer.",
 }
 
@@ -84,21 +85,18 @@ class Audit:
             counts: one count per combination of harm, kind and judgement.
             rows: at least the MOST_ROWS worst findings.
         """
-        found = sorted(counts, key=lambda each: (_badness(each.harm), -each.findings, each.kind, each.judgement))
-        shown = sorted(rows, key=lambda row: (_badness(row.harm), row.topic, row.partition, row.first_offset or 0))
+        found = sorted(
+            counts, key=lambda each: (_RANKS.get(each.harm, len(HARMS)), -each.findings, each.kind, each.judgement)
+        )
+        shown = sorted(
+            rows, key=lambda row: (_RANKS.get(row.harm, len(HARMS)), row.topic, row.partition, row.first_offset or 0)
+        )
         return cls(tuple(found), tuple(shown[:MOST_ROWS]))
 
     @property
     def harmful(self) -> int:
         """Return the number of findings whose harm is not NONE."""
         return sum(each.findings for each in self.counts if each.harm != "NONE")
-
-
-def _badness(harm: str) -> int:
-    harms = list(HARMS)
-    if harm in harms:
-        return harms.index(harm)
-    return len(harms)
 
 
 @dataclass(frozen=True, slots=True)

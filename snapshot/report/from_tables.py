@@ -28,7 +28,7 @@ from tiersnap.snapshot.report.exactly_once import (
 from tiersnap.snapshot.report.run_info import RunCounts, RunInfo
 from tiersnap.snapshot.rows import Rows
 from tiersnap.snapshot.tables.facts import FACT_COLUMNS, FactKind, StoredReplay, StoredResults, newest_results
-from tiersnap.snapshot.tables.spark_made_tables import PARTITION_KEY
+from tiersnap.snapshot.tables.schema_parts import PARTITION_KEY
 from tiersnap.snapshot.tables.table_format import START_ANEW
 
 _MOST_SHOWN = 200  # characters of an error

@@ -362,7 +362,9 @@ _SIMULATE = (
         "and client:",
         ("simulate", Hole.LOG_DIRS),
     ),
-    NextStep("The same for a follower that begins with an empty log:", ("simulate", Hole.LOG_DIRS, "--from", "empty")),
+    NextStep(
+        "The same for a follower that begins with an empty snapshot:", ("simulate", Hole.LOG_DIRS, "--from", "empty")
+    ),
 )
 
 

@@ -179,20 +179,18 @@ def _details(table: pa.Table, chosen: int, labels: list[str]) -> Iterator[tuple[
 
 
 def _snapshots(found: Aggregated) -> tuple[SnapshotsAtEnds, ...]:
-    rows = [
-        _snapshots_at_ends(row["snapshot"], row["snapshot_provenance"], row["compared"], row["segments"])
-        for row in found.snapshots.to_pylist()
-    ]
+    rows = []
+    for row in found.snapshots.to_pylist():
+        provenance, compared = row["snapshot_provenance"], row["compared"]
+        rows.append(
+            SnapshotsAtEnds(
+                SnapshotVerdict(row["snapshot"]),
+                Provenance(provenance) if provenance else None,
+                SnapshotVerdict(compared) if compared else None,
+                row["segments"],
+            )
+        )
     return tuple(sorted(rows, key=lambda row: (-row.segments, row.snapshot, row.provenance or "", row.compared or "")))
-
-
-def _snapshots_at_ends(snapshot: str, provenance: str, compared: str, segments: int) -> SnapshotsAtEnds:
-    return SnapshotsAtEnds(
-        SnapshotVerdict(snapshot),
-        Provenance(provenance) if provenance else None,
-        SnapshotVerdict(compared) if compared else None,
-        segments,
-    )
 
 
 def _compared(found: Iterable[SnapshotsAtEnds]) -> dict[SnapshotVerdict, int]:

@@ -20,7 +20,8 @@ from tiersnap.snapshot.tables.decodes import SEGMENTS
 from tiersnap.snapshot.tables.facts import PARTITIONS
 from tiersnap.snapshot.tables.readiness import STORED_VERDICTS
 from tiersnap.snapshot.tables.remote_log_segments import REMOTE_LOG_SEGMENTS
-from tiersnap.snapshot.tables.spark_made_tables import AUDIT_FINDINGS, AUDITS, RECORD_BATCHES_TABLE, RUNS, with_comment
+from tiersnap.snapshot.tables.schema_parts import with_comment
+from tiersnap.snapshot.tables.spark_made_tables import AUDIT_FINDINGS, AUDITS, RECORD_BATCHES_TABLE, RUNS
 
 
 @dataclass(frozen=True, slots=True)

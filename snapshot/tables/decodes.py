@@ -28,7 +28,7 @@ from tiersnap.snapshot.replay.segment_runs import Run
 from tiersnap.snapshot.rows import Rows
 from tiersnap.snapshot.tables.deltas import from_lists, parts, to_lists
 from tiersnap.snapshot.tables.listed import ListedPartition, ListedSegment, partition_folder
-from tiersnap.snapshot.tables.spark_made_tables import DELTA, field_of, schema_of
+from tiersnap.snapshot.tables.schema_parts import DELTA, field_of, schema_of
 
 
 @dataclass(frozen=True, slots=True)

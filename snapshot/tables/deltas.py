@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from tiersnap.snapshot.producer_fold import DELTA_DTYPE
 from tiersnap.snapshot.rows import list_ends
-from tiersnap.snapshot.tables.spark_made_tables import DELTA, DELTA_FIELDS, PART_DELTAS
+from tiersnap.snapshot.tables.schema_parts import DELTA, DELTA_FIELDS, PART_DELTAS
 
 NO_DELTAS = np.empty(0, DELTA_DTYPE)
 

@@ -22,7 +22,7 @@ from tiersnap.snapshot.replay.facts import PartitionFacts, SegmentFacts
 from tiersnap.snapshot.replay.partition_state import SnapshotAt
 from tiersnap.snapshot.rows import Int32, Rows
 from tiersnap.snapshot.tables.deltas import NO_DELTAS, from_lists, parts, to_lists
-from tiersnap.snapshot.tables.spark_made_tables import DELTA, PARTITION_KEY, field_of, schema_of
+from tiersnap.snapshot.tables.schema_parts import DELTA, PARTITION_KEY, field_of, schema_of
 
 
 class FactKind(StrEnum):

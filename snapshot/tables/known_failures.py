@@ -195,7 +195,7 @@ KNOWN_FAILURES = (
     _failure(
         TransientError,
         "another writer committed to the table meanwhile",
-        "let one job at a time write to a warehouse, then run the same command again: it continues",
+        f"let one job at a time write to a warehouse, then {RUN_AGAIN}",
         r"\b(Concurrent(Append|DeleteRead|DeleteDelete|Transaction|Write)|MetadataChanged|ProtocolChanged)Exception",
         "DELTA_(CONCURRENT|METADATA_CHANGED|PROTOCOL_CHANGED)",
         "commit conflict|conflicting commit|concurrent transaction",

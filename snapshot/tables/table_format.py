@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Collection, Iterable
 
 from tiersnap.snapshot.errors import CorruptDataError, UsageError
-from tiersnap.snapshot.tables.spark_made_tables import FORMAT_VERSION
+from tiersnap.snapshot.tables.schema_parts import FORMAT_VERSION
 
 START_ANEW = "tiersnap run --source LOGDIR --remote URI --warehouse OTHER --apply starts from remote storage"
 

@@ -17,7 +17,7 @@ from tests.reference.fact_rows import offset_of
 from tiersnap.jobs.pipeline.partition_input import INPUT, Source
 from tiersnap.snapshot.errors import RecordedError
 from tiersnap.snapshot.rows import Rows
-from tiersnap.snapshot.tables.spark_made_tables import PARTITION_KEY, SEGMENT_KEY
+from tiersnap.snapshot.tables.schema_parts import PARTITION_KEY, SEGMENT_KEY
 
 Row = dict[str, Any]
 

@@ -16,7 +16,7 @@ from tiersnap.snapshot.formats.record_batch import CONTROL_MASK
 from tiersnap.snapshot.log.log_dir import open_log_dir
 from tiersnap.snapshot.log.selection import selected
 from tiersnap.snapshot.replay.segment_runs import fold_segment
-from tiersnap.snapshot.tables.spark_made_tables import PARTITION_KEY
+from tiersnap.snapshot.tables.schema_parts import PARTITION_KEY
 
 FACTS = ("REPLAYED", "STATE", "BOUNDARY", "SEGMENT", "GONE")
 

@@ -23,7 +23,7 @@ from tiersnap.jobs.pipeline.warehouse import Warehouse
 from tiersnap.remote_storage.errors import LeaseLostError
 from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.tables.all_tables import TABLES
-from tiersnap.snapshot.tables.spark_made_tables import SEGMENT_KEY
+from tiersnap.snapshot.tables.schema_parts import SEGMENT_KEY
 
 pytestmark = [pytest.mark.spark, pytest.mark.nightly]
 NAMES = ("segments", "partitions", "remote_log_segments")

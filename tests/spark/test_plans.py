@@ -16,7 +16,7 @@ from tiersnap.jobs.pipeline.settings import RunSettings
 from tiersnap.jobs.pipeline.verdicts import JudgePartition
 from tiersnap.jobs.pipeline.warehouse import Warehouse
 from tiersnap.snapshot.replay.expiry import BrokerExpiry
-from tiersnap.snapshot.tables.spark_made_tables import PARTITION_KEY
+from tiersnap.snapshot.tables.schema_parts import PARTITION_KEY
 
 pytestmark = [pytest.mark.spark, pytest.mark.nightly]
 

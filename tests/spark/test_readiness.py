@@ -15,7 +15,7 @@ from tiersnap.jobs.pipeline.outcome import RunOutcome
 from tiersnap.jobs.pipeline.run import run
 from tiersnap.jobs.pipeline.settings import RunSettings
 from tiersnap.snapshot.tables.all_tables import TABLES
-from tiersnap.snapshot.tables.spark_made_tables import comment_of
+from tiersnap.snapshot.tables.schema_parts import comment_of
 
 pytestmark = pytest.mark.spark
 

@@ -73,7 +73,7 @@ from tiersnap.snapshot.tables.facts import FactKind
 from tiersnap.snapshot.tables.listed import LISTED, LISTED_ROWS
 from tiersnap.snapshot.tables.readiness import READINESS, STORED_VERDICTS
 from tiersnap.snapshot.tables.remote_log_segments import REMOTE_LOG_SEGMENTS
-from tiersnap.snapshot.tables.spark_made_tables import PARTITION_KEY
+from tiersnap.snapshot.tables.schema_parts import PARTITION_KEY
 
 pytestmark = pytest.mark.spark
 

@@ -34,7 +34,7 @@ from tiersnap.snapshot.tables.facts import (
     news,
     state_batches,
 )
-from tiersnap.snapshot.tables.spark_made_tables import PART_DELTAS
+from tiersnap.snapshot.tables.schema_parts import PART_DELTAS
 
 pytestmark = pytest.mark.unit
 

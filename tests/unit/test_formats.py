@@ -30,7 +30,8 @@ from tiersnap.snapshot.errors import CorruptDataError, ExitCode, NewerFormatErro
 from tiersnap.snapshot.gate.trusted import Provenance
 from tiersnap.snapshot.tables.facts import PARTITIONS
 from tiersnap.snapshot.tables.listed import ListedPartition
-from tiersnap.snapshot.tables.spark_made_tables import RUNS, VERSION_KEY
+from tiersnap.snapshot.tables.schema_parts import VERSION_KEY
+from tiersnap.snapshot.tables.spark_made_tables import RUNS
 
 pytestmark = pytest.mark.unit
 

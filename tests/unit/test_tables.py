@@ -36,7 +36,7 @@ from tiersnap.snapshot.tables.facts import (
     read_facts,
     state_batches,
 )
-from tiersnap.snapshot.tables.spark_made_tables import PART_DELTAS, comment_of
+from tiersnap.snapshot.tables.schema_parts import PART_DELTAS, comment_of
 
 pytestmark = pytest.mark.unit
 

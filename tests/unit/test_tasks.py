@@ -38,7 +38,7 @@ from tiersnap.snapshot.replay.segment_runs import Run, fold_segment
 from tiersnap.snapshot.tables.decodes import DECODE_ROWS, SEGMENTS, SegmentFile, StoredDecode, decode_batches
 from tiersnap.snapshot.tables.deltas import from_lists
 from tiersnap.snapshot.tables.listed import ListedPartition
-from tiersnap.snapshot.tables.spark_made_tables import PART_DELTAS
+from tiersnap.snapshot.tables.schema_parts import PART_DELTAS
 
 pytestmark = pytest.mark.unit
 

@@ -20,7 +20,7 @@ from tiersnap.jobs.pipeline.audit.producers import producers
 from tiersnap.jobs.pipeline.audit.relations import copies, relations, renumbered
 from tiersnap.jobs.pipeline.cached import kept
 from tiersnap.snapshot.exactly_once.models.audit_rules import AuditKind, Harm
-from tiersnap.snapshot.tables.spark_made_tables import PARTITION_KEY
+from tiersnap.snapshot.tables.schema_parts import PARTITION_KEY
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from pyspark.sql.window import Window
 from tiersnap.jobs.pipeline.batches import SEGMENT_OF_BATCH
 from tiersnap.snapshot.exactly_once.models.producer_entry import LARGEST_SEQUENCE
 from tiersnap.snapshot.formats.record_batch import ABORT, COMMIT, CONTROL_MASK, LOG_OVERHEAD, TRANSACTIONAL_MASK
-from tiersnap.snapshot.tables.spark_made_tables import PARTITION_KEY
+from tiersnap.snapshot.tables.schema_parts import PARTITION_KEY
 
 SEQUENCES = LARGEST_SEQUENCE + 1
 PRODUCER = (*PARTITION_KEY, "producer_id")

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from tiersnap.jobs.pipeline.audit.found import forgotten, found, of_batch, of_before, place, rows_of
 from tiersnap.snapshot.exactly_once.models.audit_rules import AuditKind
 from tiersnap.snapshot.formats.record_batch import ABORT
-from tiersnap.snapshot.tables.spark_made_tables import PARTITION_KEY
+from tiersnap.snapshot.tables.schema_parts import PARTITION_KEY
 
 
 def _is_below(epoch: str) -> Column:

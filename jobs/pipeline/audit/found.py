@@ -9,7 +9,8 @@ from pyspark.sql.types import BooleanType, LongType, StringType, StructField, St
 from tiersnap.jobs.pipeline import schemas
 from tiersnap.jobs.pipeline.audit.batches import in_circle
 from tiersnap.snapshot.exactly_once.models.audit_rules import AuditKind
-from tiersnap.snapshot.tables.spark_made_tables import AUDIT_FINDINGS, PARTITION_KEY
+from tiersnap.snapshot.tables.schema_parts import PARTITION_KEY
+from tiersnap.snapshot.tables.spark_made_tables import AUDIT_FINDINGS
 
 _SAID = [
     field

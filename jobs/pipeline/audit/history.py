@@ -13,7 +13,7 @@ from pyspark.sql.window import Window, WindowSpec
 
 from tiersnap.jobs.pipeline.audit.batches import PRODUCER, step
 from tiersnap.snapshot.formats.record_batch import ABORT
-from tiersnap.snapshot.tables.spark_made_tables import PARTITION_KEY
+from tiersnap.snapshot.tables.schema_parts import PARTITION_KEY
 
 # `is_data` is in the key because markers and batches without sequences must not interrupt the line of sequences.
 EPOCH = (*PRODUCER, "producer_epoch", "is_data")

@@ -21,7 +21,8 @@ from tiersnap.snapshot.exactly_once.models.audit_rules import (
     AuditKind,
     harm_of,
 )
-from tiersnap.snapshot.tables.spark_made_tables import AUDIT_FINDINGS, PARTITION_KEY
+from tiersnap.snapshot.tables.schema_parts import PARTITION_KEY
+from tiersnap.snapshot.tables.spark_made_tables import AUDIT_FINDINGS
 
 _MISSING = tuple(str(kind) for kind in sorted(MISSING))
 _FORGOTTEN = tuple(str(kind) for kind in sorted(FORGOTTEN))

@@ -12,7 +12,7 @@ from tiersnap.jobs.pipeline.newest import current_facts
 from tiersnap.snapshot.exactly_once.models.audit_rules import AuditKind
 from tiersnap.snapshot.log.log_dir import INTERNAL_COMPACTED_TOPICS
 from tiersnap.snapshot.tables.facts import FactKind
-from tiersnap.snapshot.tables.spark_made_tables import PARTITION_KEY
+from tiersnap.snapshot.tables.schema_parts import PARTITION_KEY
 
 _NEWEST_EPOCH = "array_max(transform(leader_epochs, each -> each.epoch))"
 _IS_INTERNAL = f"topic in {tuple(sorted(INTERNAL_COMPACTED_TOPICS))}"

@@ -6,7 +6,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 
-from tiersnap.snapshot.tables.spark_made_tables import PARTITION_KEY
+from tiersnap.snapshot.tables.schema_parts import PARTITION_KEY
 
 _NEEDED = (
     *("producer_id", "segment_base_offset", "position", "base_offset", "last_offset", "timestamp"),

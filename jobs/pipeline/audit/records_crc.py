@@ -8,7 +8,8 @@ import numpy as np
 import pyarrow as pa
 
 from tiersnap.snapshot.formats.records import COVERED, records_crc
-from tiersnap.snapshot.tables.spark_made_tables import PARTITION_KEY, RECORD_BATCHES, schema_of
+from tiersnap.snapshot.tables.schema_parts import PARTITION_KEY, schema_of
+from tiersnap.snapshot.tables.spark_made_tables import RECORD_BATCHES
 
 HEADERS = ("batch_length", "crc", *(COVERED.names or ()))
 # `content` is a hash of the header fields that candidates for a duplicate share.

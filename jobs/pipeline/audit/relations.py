@@ -23,7 +23,7 @@ from tiersnap.jobs.pipeline.audit.records_crc import ALIKE, WITH_RECORDS_CRC, ad
 from tiersnap.jobs.pipeline.cached import Keep
 from tiersnap.snapshot.exactly_once.models.audit_rules import CONFIDENCE, IN_FLIGHT, AuditKind, Confidence
 from tiersnap.snapshot.formats.record_batch import TIMESTAMP_TYPE_MASK
-from tiersnap.snapshot.tables.spark_made_tables import PARTITION_KEY
+from tiersnap.snapshot.tables.schema_parts import PARTITION_KEY
 
 
 def relations() -> tuple[Column, ...]:

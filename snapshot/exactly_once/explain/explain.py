@@ -15,7 +15,7 @@ from tiersnap.snapshot.exactly_once.explain.coordinator_situations import OF_COO
 from tiersnap.snapshot.exactly_once.explain.partition_situations import OF_PARTITIONS
 from tiersnap.snapshot.exactly_once.explain.situations import E, ExplainedCase, ExplainedRow, runs
 from tiersnap.snapshot.exactly_once.models.answers import Answer
-from tiersnap.snapshot.exactly_once.models.coordinator_state import COORDINATOR_ERAS, CoordinatorEra
+from tiersnap.snapshot.exactly_once.models.coordinator_state import CoordinatorEra, eras_of_version
 from tiersnap.snapshot.exactly_once.models.decision_table import Row, read_table
 from tiersnap.snapshot.exactly_once.models.eras import BROKER_ERAS, BrokerEra, Reaction, Severity, era_of
 from tiersnap.snapshot.exactly_once.models.produce_reaction import knows_error as produce_knows
@@ -94,9 +94,7 @@ def named_error(word: str) -> NamedError | None:
 _NAMES = re.compile(r"\b(?:\w+Exception|[A-Z]+(?:_[A-Z]+)+)\b")
 # The tables have no row for this error, so clients react as to any other error.
 _OF_PRODUCE_AS_ANY = Answer.TOPIC_AUTHORIZATION_FAILED
-_COORDINATORS: dict[int, list[CoordinatorEra]] = {1: [], 2: []}
-for _era in COORDINATOR_ERAS:
-    _COORDINATORS[_era.transaction_version].append(_era)
+_COORDINATORS = {version: eras_of_version(version) for version in (1, 2)}
 _OF_CLIENTS = frozenset({"InitProducerId", "AddPartitionsToTxn", "EndTxn(COMMIT)", "EndTxn(ABORT)"})
 
 

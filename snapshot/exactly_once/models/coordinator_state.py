@@ -135,6 +135,11 @@ def _era(row: Row) -> CoordinatorEra:
 COORDINATOR_ERAS = tuple(map(_era, _ERAS))
 
 
+def eras_of_version(transaction_version: int) -> list[CoordinatorEra]:
+    """Return the eras of coordinators with this transaction.version, 1 or 2, oldest first."""
+    return [era for era in COORDINATOR_ERAS if era.transaction_version == transaction_version]
+
+
 def coordinator_era_of(release: str, transaction_version: int) -> CoordinatorEra:
     """Return the era of a coordinator.
 
@@ -145,8 +150,7 @@ def coordinator_era_of(release: str, transaction_version: int) -> CoordinatorEra
     Raises:
         ValueError: `release` is no release of Kafka, or does not support the version.
     """
-    version = max(transaction_version, 1)
-    return era_of(release, [era for era in COORDINATOR_ERAS if era.transaction_version == version])
+    return era_of(release, eras_of_version(max(transaction_version, 1)))
 
 
 def after_failover(metadata: TransactionMetadata, era: CoordinatorEra) -> TransactionMetadata:

@@ -307,7 +307,7 @@ def _misplaced(states: CoordinatorStates, numbers: set[int], count: int | None, 
         return
     for number in sorted(numbers):
         if number >= count:
-            message = f"{TOPIC}-{number} is here, but the topic has {count_of(count, 'partition')}"
+            message = f"{TOPIC}-{number} is here, but --partition-count is {count}"
             yield Finding(FindingKind.WRONG_PARTITION, path, -1, message)
     wrong: dict[int, list[str]] = {}
     for transactional_id, partition in states.found_in.items():
@@ -316,6 +316,7 @@ def _misplaced(states: CoordinatorStates, numbers: set[int], count: int | None, 
     for partition, ids in sorted(wrong.items()):
         message = (
             f"{len(ids)} transactional ids in {TOPIC}-{partition} belong elsewhere if the topic has {count} "
-            f"partitions, such as {ids[0]!r} in {TOPIC}-{partition_of(ids[0], count)}: check --partition-count"
+            f"partitions, such as {ids[0]!r} in {TOPIC}-{partition_of(ids[0], count)}: the topic has another number of "
+            "partitions, or was given more; --partition-count states it"
         )
         yield Finding(FindingKind.WRONG_PARTITION, path, -1, message)
