@@ -171,10 +171,10 @@ def judge_remote(start: int, end: int, coverage: RemoteCoverage) -> tuple[Verdic
     if contain(joined([*coverage.published, *coverage.ours]), start, end):
         if is_read:
             return Verdict.UPLOADED, f"tiersnap uploaded it; {NOT_PUBLISHED}"
-        return Verdict.UPLOADED, "tiersnap uploaded it; not all records were read, so brokers may or may not know it"
+        return Verdict.UPLOADED, "tiersnap uploaded it; no records were read that show whether brokers know it"
     if is_read:
         return Verdict.IN_REMOTE, f"a failed copy attempt of a broker left it in remote storage; {NOT_PUBLISHED}"
-    return Verdict.IN_REMOTE, "a broker uploaded it; not all records were read, so its copy may not have finished"
+    return Verdict.IN_REMOTE, "a broker uploaded it; no records were read that show whether its copy finished"
 
 
 def _is_below(segment: SegmentFacts, coverage: RemoteCoverage) -> bool:

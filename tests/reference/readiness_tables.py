@@ -24,7 +24,7 @@ TOPIC_ID = "MWJ6FHTfRYy67jzwZdeqSQ"
 
 REASONS = {
     "TIERED": "COPY_SEGMENT_FINISHED records cover its offsets",
-    "UPLOADED": "tiersnap uploaded it; no records were read, so brokers may or may not know it",
+    "UPLOADED": "tiersnap uploaded it; no records were read that show whether brokers know it",
     "READY": "equals the log: 41 producers",
     "ABOVE_LSO": "ends at {end}, last stable offset is lower: a transaction is open since offset {base}",
     "GAP_BEFORE": "an earlier segment comes first and cannot be tiered yet",
