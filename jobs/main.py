@@ -41,7 +41,7 @@ the reader of stdout ended, 143 terminated.
 `tiersnap runbook CODE` explains each code and lists the next steps.
 
 \b
-Completion: add the line for your shell to its startup file (~/.bashrc).
+Completion: add the line for your shell to its startup file.
   bash  eval "$(_TIERSNAP_COMPLETE=bash_source tiersnap)"
   zsh   eval "$(_TIERSNAP_COMPLETE=zsh_source tiersnap)"
   fish  _TIERSNAP_COMPLETE=fish_source tiersnap | source

@@ -144,7 +144,7 @@ def nothing_blocked(outcome: ClusterOutcome) -> None:
 _DAILY = """
 Decodes new segments, writes missing snapshots, tiers READY segments, writes the readiness report, and compacts the
 tables.
-`nothing_blocked` fails if a person must repair segments: its log names the causes and the commands.
+`nothing_blocked` fails if the exit code of the run is not 0: its log names the causes and the commands.
 """
 _BACKFILL = """
 `airflow backfill create --dag-id tiersnap_backfill --from-date 2026-11-01 --to-date 2026-11-20

@@ -178,7 +178,7 @@ def readiness(warehouse: str) -> Iterator[pa.RecordBatch]:
 
     Raises:
         SourceNotFoundError: the warehouse has no replayed partition.
-        UnfinishedError: the last run was killed after a replay and before its verdicts.
+        UnfinishedError: a run was killed after a replay and before its verdicts.
     """
     kinds: list[str] = [FactKind.REPLAYED, FactKind.SEGMENT, FactKind.GONE]
     facts = read_table(warehouse, "partitions", _FACTS, kinds)
@@ -199,8 +199,8 @@ def _verdicts(
         if judgement is None:
             raise UnfinishedError(
                 f"{warehouse}: {found.topic}-{found.partition} has no verdict on its segment at {offset}: "
-                "the last run was killed before it wrote the verdict",
-                hint="run the same `tiersnap run` again",
+                "a run was killed before it wrote the verdict",
+                hint="run that `tiersnap run` again",
             )
         yield SegmentVerdict(
             log_dir=found.log_dir,

@@ -132,11 +132,8 @@ def again(*flags: str, without: Container[str] = ()) -> str:
         if option not in without:
             words += values
     config = given_options(ctx.find_root()).get("config", ())
-    more = list(flags)
-    for flag in flags:
-        # A word without dashes may be a value that equals another word.
-        if flag.startswith("--") and flag in words:
-            more.remove(flag)
+    # A word without dashes may be a value that equals another word.
+    more = [flag for flag in flags if not (flag.startswith("--") and flag in words)]
     return shlex.join([name, *config, *words, *more])
 
 

@@ -158,6 +158,6 @@ def _lines(done: Published, place: Place, planned: Mapping[str, int]) -> Iterato
         count = count_of(len(done.told), "segment")
         yield f"published {count}: brokers read them, and local retention deletes their files"
     elif uploaded := sum(planned.values()):
-        paused = f"each pauses copying for about three seconds, in {count_of(len(planned), 'topic')}"
+        paused = f"copying pauses for about three seconds in each of {count_of(len(planned), 'topic')}"
         yield f"--apply publishes {count_of(uploaded, 'uploaded segment')}: {paused}"
     yield from next_steps_of(done, place)

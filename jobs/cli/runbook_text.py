@@ -75,8 +75,9 @@ def _lines_of_terminal(lines: list[str]) -> Iterator[str]:
 def _lines_of_table(block: list[str], width: int) -> Iterator[str]:
     heading, _, *rows = map(_cells_of, block)
     for name, *cells in rows:
-        if len(cells) > 1:
-            cells = list(map(": ".join, zip(heading[1:], cells, strict=True)))
+        columns = list(zip(heading[1:], cells, strict=True))
+        if len(columns) > 1:
+            cells = list(map(": ".join, columns))
         yield from _wrapped(f"{name} -> {'; '.join(cells)}", "  ", "      ", width)
 
 

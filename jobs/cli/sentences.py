@@ -159,9 +159,9 @@ def leftovers_by_kind(objects: int, swept: SweptStore) -> dict[str, int]:
 
 def tell_leftovers(output: Output, objects: int, swept: SweptStore) -> None:
     """Print the counts of removed leftovers by kind, if there are any."""
-    removed = [count_of(objects, "object"), str(swept)]
-    if not objects:
-        removed.pop(0)
+    removed = [str(swept)]
+    if objects:
+        removed.insert(0, count_of(objects, "object"))
     if said := ", ".join(filter(None, removed)):
         output.talk(f"removed leftovers of ended attempts and killed processes: {said}")
 

@@ -94,7 +94,7 @@ _SAID: dict[AuditKind, str] = {
     AuditKind.FIRST_WRITE_LOST: "The producer's first batch, at {after}, begins at sequence {first_sequence}.",
     AuditKind.EPOCH_REGRESSION: "The batch at {after} has epoch {producer_epoch}, after epoch {before_epoch}.",
     AuditKind.ZOMBIE_WRITE: "The batch at {after} has epoch {producer_epoch}, which the marker at {before} had ended.",
-    AuditKind.ZOMBIE_MARKER: "A fenced producer or coordinator wrote the marker at {after}.",
+    AuditKind.ZOMBIE_MARKER: "The marker at {after} belongs to a fenced producer or coordinator.",
     AuditKind.NON_TRANSACTIONAL_IN_TRANSACTION: (
         "The batch at {after} is not transactional, but its producer has an open transaction."
     ),
@@ -107,7 +107,8 @@ _SAID: dict[AuditKind, str] = {
         "{batches}."
     ),
     AuditKind.LOG_START_WENT_BACK: (
-        "The log starts at offset {first_offset}; an earlier audit saw it start at {before_first_offset}."
+        "The log starts at offset {first_offset}; in an earlier leader epoch, another replica started at "
+        "{before_first_offset}."
     ),
 }
 

@@ -49,9 +49,8 @@ def config(ctx: click.Context, output: Output, commands: tuple[str, ...]) -> Non
         if name not in known:
             raise click.UsageError(f"no such command: {name}; known are {', '.join(known)}")
     rows: list[Setting] = []
-    for name in commands or known:
-        if commands or name != "config":
-            rows += _settings(ctx, name, known[name])
+    for name in commands or [each for each in known if each != "config"]:
+        rows += _settings(ctx, name, known[name])
     output.rows(Setting, rows)
 
 

@@ -152,13 +152,15 @@ def _row(plan: PublishPlan, metadata_topic: MetadataTopic) -> PublishedPartition
     from tiersnap.remote_storage.publish.segments_to_publish import PublishAction
 
     counts = {action: plan.count(action) for action in PublishAction}
-    publish, finish, known = map(counts.pop, (PublishAction.PUBLISH, PublishAction.FINISH, PublishAction.KNOWN))
+    publish = counts.pop(PublishAction.PUBLISH)
+    finish = counts.pop(PublishAction.FINISH)
+    known = counts.pop(PublishAction.KNOWN)
     others = [f"{count} {action}" for action, count in counts.items() if count]
     refused = reason = hint = ""
     if plan.refusal is not None:
         refused = type(plan.refusal).__name__
-    for first in plan.errors[:1]:
-        reason, hint = first.message, first.hint
+    if errors := plan.errors:
+        reason, hint = errors[0].message, errors[0].hint
     return PublishedPartition(
         topic=plan.partition.topic,
         topic_id=plan.partition.topic_id,

@@ -167,7 +167,7 @@ class TierSummary:
         dict[str, int] | UnsetType,
         Meta(
             description="partitions with segments to tier by PLAIN, ENCRYPTED or UNKNOWN, as the plugin's manifests "
-            "show; absent if no manifest was read"
+            "show; absent if no remote segments were listed, or nothing is to tier"
         ),
     ] = UNSET
     report: str | UnsetType = UNSET

@@ -152,13 +152,16 @@ def unblock(
     output.talk(*cures)
     if rows:
         _tell_freed(output, done, rows, apply=request.apply)
-    elif done.lost_epochs:
-        pass
-    elif done.candidates:
-        output.talk(f"none of {count_of(done.candidates, 'tiered partition')} is stuck")
+    elif not done.lost_epochs:
+        _tell_none_stuck(output, done.candidates)
+    return exit_code_of(done.problems())
+
+
+def _tell_none_stuck(output: Output, candidates: int) -> None:
+    if candidates:
+        output.talk(f"none of {count_of(candidates, 'tiered partition')} is stuck")
     else:
         output.talk("brokers copy no partition of LOGDIR now: none can be stuck")
-    return exit_code_of(done.problems())
 
 
 def _summary(done: Unblocked, request: HostRequest) -> UnblockSummary:

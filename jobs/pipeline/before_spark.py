@@ -102,7 +102,6 @@ def run_input(
     beside_brokers(settings.sources, open_location(store, settings.layout)).refuse_contradiction()
     (check_conditions if settings.uploads else check_lists)(store)
     told = {name: ToldOfPartition(offset) for name, offset in settings.log_starts.items()}
-    names = set(filter(None, map(split_folder_name, (folder for _, folder in found.folders))))
     replicas = wanted_of_replicas(found.metadata_replicas)
     records = None if replicas is None else RecordsInput(replicas, ReadRecords())
     given = RunInput(found, store, told=told, records=records)
@@ -113,6 +112,7 @@ def run_input(
         return given
     is_bounded = settings.replay.scan is Scan.WINDOW
     given = replace(given, told=told_of_cluster(cluster, found, told, is_bounded=is_bounded))
+    names = set(filter(None, map(split_folder_name, (folder for _, folder in found.folders))))
     wanted = wanted_of_cluster(cluster, names)
     task = ReadRecords(cluster.bootstrap_server, cluster.properties)
     given = replace(given, records=None if wanted is None else RecordsInput(wanted, task))

@@ -13,7 +13,6 @@ from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
 
 from tiersnap.jobs.pipeline.before_spark import unled_error
-from tiersnap.jobs.pipeline.damage import finding_of
 from tiersnap.jobs.pipeline.outcome import RunOutcome
 from tiersnap.jobs.pipeline.settings import RunSettings
 from tiersnap.remote_storage.metadata.segment_metadata import SegmentState
@@ -31,7 +30,7 @@ from tiersnap.snapshot.errors import (
 )
 from tiersnap.snapshot.exactly_once.simulate.kinds import Forgotten
 from tiersnap.snapshot.gate.lost_ranges import lost_error
-from tiersnap.snapshot.log.findings import FindingKind
+from tiersnap.snapshot.log.findings import Finding, FindingKind
 from tiersnap.snapshot.log.places import located
 from tiersnap.snapshot.masking import masked_uri
 from tiersnap.snapshot.replay.remote_listing import LostRange, place_error
@@ -259,6 +258,11 @@ def count_published(outcome: RunOutcome, done: Published, *, apply: bool) -> Non
     if apply:
         outcome.counts = replace(outcome.counts, segments_published=len(done.told))
     add_errors(outcome, done.errors)
+
+
+def finding_of(row: Row) -> Finding:
+    """Return the finding of a row with its columns."""
+    return Finding(FindingKind(row.finding_kind), row.path, row.position, row.message)
 
 
 def add_errors(outcome: RunOutcome, errors: Sequence[TiersnapError]) -> None:

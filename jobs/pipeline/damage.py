@@ -6,10 +6,11 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from pyspark.sql import DataFrame, Row
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from tiersnap.jobs.pipeline.cached import Keep
+from tiersnap.jobs.pipeline.counts import finding_of
 from tiersnap.jobs.pipeline.decoding import DecodeSegments, decode, work_of
 from tiersnap.snapshot.log.findings import NOT_DAMAGED, Finding, FindingKind
 from tiersnap.snapshot.tables.schema_parts import PARTITION_KEY, SEGMENT_KEY
@@ -77,11 +78,6 @@ def damage(listed: DataFrame, unread: DataFrame, keep: Keep, *, check_crc: bool)
         return Damage(legacy_count=legacy_count), rows
     first = rows.orderBy(*SEGMENT_KEY, "path", "position").limit(_MOST_SHOWN).collect()
     return Damage(list(map(finding_of, first)), counts, legacy_count), rows
-
-
-def finding_of(row: Row) -> Finding:
-    """Return the finding of a row with its columns."""
-    return Finding(FindingKind(row.finding_kind), row.path, row.position, row.message)
 
 
 def _of_folders(listed: DataFrame) -> DataFrame:

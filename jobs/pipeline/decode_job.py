@@ -20,6 +20,7 @@ from tiersnap.jobs.pipeline.session import spoken
 from tiersnap.jobs.pipeline.settings import JobSettings
 from tiersnap.jobs.pipeline.warehouse import Warehouse
 from tiersnap.snapshot.errors import UsageError
+from tiersnap.snapshot.gate.steps_by_problem import decode_into
 from tiersnap.snapshot.tables.schema_parts import SEGMENT_KEY
 
 TABLE = "record_batches"
@@ -61,7 +62,7 @@ def decode(spark: SparkSession | Session, settings: DecodeSettings) -> DecodeOut
     for uri in found.collected:
         raise UsageError(
             f"{uri}: a collected folder has no segments to decode",
-            hint="on the broker's host: tiersnap decode --source LOGDIR --warehouse URI --apply",
+            hint=f"on the broker's host: {decode_into()}",
         )
     outcome = DecodeOutcome()
     of_one = only_run(settings.warehouse, settings.run_id, settings.stores, writes=settings.apply)

@@ -137,6 +137,6 @@ def gone_partitions(
 
 
 def ended_facts(partitions: DataFrame, gone: DataFrame, *, run: int) -> DataFrame:
-    """Return rows to append to the table `partitions` that end all facts of the deleted partitions `gone`."""
+    """Return rows to append to the table `partitions` that end all facts of the partitions `gone`."""
     rows = current_facts(partitions.drop(DELTAS).join(gone, on=list(PARTITION_KEY), how="left_semi"))
     return schemas.in_columns(rows, schemas.PARTITIONS, {"run": F.lit(run), "has_ended": F.lit(True)})

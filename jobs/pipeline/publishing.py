@@ -15,6 +15,7 @@ from tiersnap.jobs.pipeline.remote_states import current
 from tiersnap.jobs.pipeline.run_context import RunContext
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentId, TopicIdPartition
 from tiersnap.remote_storage.publish.publish import Published
+from tiersnap.snapshot.errors import TiersnapError
 from tiersnap.snapshot.gate.verdict import Verdict
 from tiersnap.snapshot.tables.remote_log_segments import COPY_FINISHED
 from tiersnap.snapshot.tables.schema_parts import PARTITION_KEY
@@ -66,12 +67,14 @@ def without_refused(run: RunContext, names: pa.Table, listed: DataFrame) -> pa.T
     rows = _waiting(listed, run.spark.createDataFrame(names))
     refusal_of = teller.refusals({each.topic for each in rows})
     taken: list[dict[str, object]] = []
+    refused: list[TiersnapError] = []
     for each in rows:
         refusal = refusal_of(TopicIdPartition(each.topic, each.topic_id, each.partition))
         if refusal is None:
             taken.append({name: each[name] for name in PARTITION_KEY})
         else:
-            counts.add_errors(outcome, [refusal])
+            refused.append(refusal)
+    counts.add_errors(outcome, refused)
     return pa.Table.from_pylist(taken, names.schema)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -26,8 +25,10 @@ from tiersnap.snapshot.exactly_once.simulate.risk_rows import (
     RiskTotals,
     boundary_rows,
     partition_row,
+    sums_of,
 )
 from tiersnap.snapshot.exactly_once.simulate.survey import SnapshotFound, Survey
+from tiersnap.snapshot.gate.steps_by_problem import decode_into
 from tiersnap.snapshot.log.selection import Selection
 from tiersnap.snapshot.rows import Rows
 from tiersnap.snapshot.units import count_of
@@ -133,7 +134,7 @@ def risk_of_warehouse(
     if headless:
         outcome.said.append(
             f"{count_of(headless, 'partition')} without batch headers: doubled_bytes is unknown, and degraded excludes "
-            f"older batches. Write the headers: tiersnap decode --source LOGDIR --warehouse {warehouse} --apply"
+            f"older batches. Write the headers: {decode_into(warehouse)}"
         )
     return outcome
 
@@ -160,15 +161,10 @@ def _totals(rows: DataFrame) -> tuple[RiskTotals, int]:
         *(F.coalesce(F.sum(name), F.lit(0)).alias(name) for name in ADDED),
         *(F.coalesce(F.max(name), F.lit(0)).alias(name) for name in GREATEST),
     )
-    by_wait: dict[str, int] = {}
-    sums: Counter[str] = Counter()
-    greatest = dict.fromkeys(GREATEST, 0)
-    for row in sorted(waits.collect(), key=lambda row: str(row["wait"])):  # one row per member of Wait
-        counts = row.asDict()
-        by_wait[str(counts.pop("wait"))] = row["partitions"]
-        for name in GREATEST:
-            greatest[name] = max(greatest[name], counts.pop(name))
-        sums.update(counts)
-    numbers = {name: sums[name] for name in ADDED} | greatest
-    total = RiskTotals(sums["partitions"], sums["blocked"], sums["unread"], sums["endless"], by_wait, numbers)
-    return total, sums["headless"]
+    found = sorted(
+        (row.asDict() for row in waits.collect()), key=lambda row: str(row["wait"])
+    )  # one per member of Wait
+    by_wait = {str(row["wait"]): row["partitions"] for row in found}
+    names = ("partitions", "blocked", "unread", "endless", "headless")
+    partitions, blocked, unread, endless, headless = (sum(row[name] for row in found) for name in names)
+    return RiskTotals(partitions, blocked, unread, endless, by_wait, sums_of(found)), headless

@@ -102,12 +102,12 @@ def remember(run: RunContext, found: RunListing, totals: RunTotals) -> None:
         ended = verdicts.gone(
             verdicts.current(run.warehouse.read("readiness"), missing), run=run.number, now=settings.now
         )
-        # Append to readiness first. If the run is killed here, the next run finds the same partitions deleted.
+        # Append to readiness first. If the run is killed here, the next run misses the same partitions.
         if not ended.isEmpty():
             run.append("readiness", ended)
         ends = ended_facts(run.warehouse.read("partitions"), missing, run=run.number)
         run.append("partitions", missing.unionByName(ends))
-        fate = "deleted"
+        fate = "gone from its log directory"
         if run.settings.leaders or found.leaders is not None:
-            fate = "deleted, or moved to another leader,"
-        run.talk(f"{count_of(totals.gone, 'partition was', 'partitions were')} {fate} since an earlier run")
+            fate += ", or led elsewhere,"
+        run.talk(f"{count_of(totals.gone, 'partition is', 'partitions are')} {fate} since an earlier run")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -57,7 +58,7 @@ class RunSettings(JobSettings, UploadOptions):
         self.replay.expiry(self.now).checked(self.replay.producer_expiration)
         for leader in self.leaders:
             if leader not in self.sources:
-                raise UsageError(f"--leader {leader} is none of the sources", hint=f"--source {leader}")
+                raise UsageError(f"--leader {leader} is none of the sources", hint=shlex.join(["--source", leader]))
 
     @property
     def uploads(self) -> bool:

@@ -26,6 +26,7 @@ from tiersnap.snapshot.exactly_once.simulate.risk_kinds import ReplicaKey
 from tiersnap.snapshot.exactly_once.simulate.settings import SimulationSettings
 from tiersnap.snapshot.exactly_once.simulate.what_if import Circumstances, what_if
 from tiersnap.snapshot.formats.snapshot_file import ENTRY_DTYPE
+from tiersnap.snapshot.gate.steps_by_problem import decode_into
 from tiersnap.snapshot.log.selection import Selection
 from tiersnap.snapshot.replay.expiry import BrokerExpiry
 from tiersnap.snapshot.rows import Rows
@@ -187,7 +188,7 @@ def _simulated(rows: DataFrame, everything: bool) -> SimulateOutcome:
     if totals["headless"]:
         outcome.said.append(
             f"{count_of(totals['headless'], 'partition')} without batch headers: only retries of last batches were "
-            "simulated. Write the headers: tiersnap decode --source LOGDIR --warehouse URI --apply"
+            f"simulated. Write the headers: {decode_into()}"
         )
     if totals["expired"]:
         outcome.said.append(

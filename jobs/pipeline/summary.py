@@ -93,12 +93,12 @@ def to_report(
     def segments_of(chosen: list[tuple[int, int, int]]) -> pa.Table:
         if "run_number" in groups.schema.names:
             return of_partitions(_segments(coded, held), chosen)
-        rows = (
+        rows = [
             {"log_dir": log_dirs.values[log_dir], "topic": topics.values[topic], "partition": partition}
             for topic, log_dir, partition in chosen
-        )
+        ]
         schema = schema_of(("log_dir", pa.string()), ("topic", pa.string()), ("partition", pa.int32()))
-        names = pa.Table.from_pylist(list(rows), schema)
+        names = pa.Table.from_pylist(rows, schema)
         runs = verdict_runs(readiness_of(F.broadcast(spark.createDataFrame(names))), run.now).toArrow()
         return of_partitions(_segments(_coded(runs, topics, log_dirs), held), chosen)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import reduce
 from operator import or_
@@ -105,22 +105,21 @@ def _copy_plan(replayed: StoredReplay, judged: SegmentReadiness, before: Snapsho
     """Return the plan of a READY segment; `before` is the snapshot at its base offset."""
     end = judged.snapshot.found
     assert end is not None and judged.snapshot.provenance is not None, "READY without a snapshot"
-    plan = CopyPlan(
+    comparison, object_key, object_crc32c = None, None, None
+    if not judged.snapshot.is_object:
+        comparison = end.comparison.compared
+    elif end.stored is not None:
+        object_key, object_crc32c = end.stored.object_key, end.stored.object_crc32c
+    return CopyPlan(
         cluster_id=replayed.cluster_id,
         leader_epochs=replayed.leader_epochs,
         open_transactions=open_at(judged.facts.base_offset, before),
         provenance=judged.snapshot.provenance,
         file=end.file,
-        comparison=end.comparison.compared,
-        object_key=None,
-        object_crc32c=None,
+        comparison=comparison,
+        object_key=object_key,
+        object_crc32c=object_crc32c,
     )
-    if not judged.snapshot.is_object:
-        return plan
-    plan = replace(plan, comparison=None)
-    if end.stored is None:
-        return plan
-    return replace(plan, object_key=end.stored.object_key, object_crc32c=end.stored.object_crc32c)
 
 
 def verdicts(partitions: DataFrame, copies: DataFrame, among: DataFrame, task: JudgePartition) -> DataFrame:

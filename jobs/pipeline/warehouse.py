@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import logging
-import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
@@ -62,7 +61,9 @@ class Warehouse:
 
     def path(self, table: str) -> str:
         """Return the path of a table for Hadoop's file systems, which use s3a: instead of s3:."""
-        uri = re.sub("^s3://", "s3a://", self.uri)
+        uri = self.uri
+        if uri.startswith("s3://"):
+            uri = f"s3a://{uri.removeprefix('s3://')}"
         return f"{uri.rstrip('/')}/{table}"
 
     def read(self, table: str) -> DataFrame:

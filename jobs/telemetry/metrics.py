@@ -6,6 +6,7 @@ If a sink fails or hangs, the job logs a warning and continues.
 from __future__ import annotations
 
 import logging
+import shlex
 import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
@@ -78,8 +79,7 @@ class Sinks:
 def check_metrics_file(path: Path) -> None:
     """Raise UsageError if the file does not end in .prom, is in a log directory, or was written by another program."""
     if path.suffix != ".prom":
-        hint = f"--metrics-file {path.with_suffix('.prom')}"
-        raise UsageError(f"--metrics-file {path}: the textfile collector reads *.prom", hint=hint)
+        raise UsageError(f"--metrics-file {path}: the textfile collector reads *.prom", hint="--metrics-file FILE.prom")
     from tiersnap.snapshot.log.refuse_log_dir import refuse_log_dir
 
     refuse_log_dir(path.parent, "--metrics-file")
@@ -89,7 +89,7 @@ def check_metrics_file(path: Path) -> None:
     except OSError:
         return  # a missing file is fine, and writing reports an unreadable one
     if begins not in (b"", _OURS):
-        hint = f"--metrics-file {path.with_name('tiersnap-' + path.name)}"
+        hint = shlex.join(["--metrics-file", str(path.with_name(f"tiersnap-{path.name}"))])
         raise UsageError(f"--metrics-file {path} exists and another program wrote it", hint=hint)
 
 

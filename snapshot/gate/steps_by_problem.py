@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from enum import StrEnum
 
@@ -175,3 +176,8 @@ def steps_of(problem: StrEnum) -> Steps:
 def mend_from(uri: str, layout: str | None = None) -> NextStep:
     """Return the step that restores remote segments from the location to which they were uploaded."""
     return NextStep("", ("mend", *_IN_CLUSTER, "--from", uri, *(() if layout is None else ("--from-layout", layout))))
+
+
+def decode_into(warehouse: str = "URI") -> str:
+    """Return the command that writes the batch headers of a log directory to a warehouse."""
+    return shlex.join(["tiersnap", "decode", "--source", "LOGDIR", "--warehouse", warehouse, "--apply"])

@@ -32,6 +32,7 @@ from tiersnap.snapshot.errors import SourceNotFoundError, UsageError
 from tiersnap.snapshot.exactly_once.models.audit_rules import UNREAD, Harm
 from tiersnap.snapshot.formats.transaction_state import TOPIC
 from tiersnap.snapshot.gate.exit_code import OtherProblem, Problem
+from tiersnap.snapshot.gate.steps_by_problem import decode_into
 
 _FINDINGS, _AUDITS = "audit_findings", "audits"
 _BATCHES = "record_batches"
@@ -126,7 +127,7 @@ def _discovered(settings: AuditSettings) -> Discovered | None:
 def _no_batches(warehouse: str) -> SourceNotFoundError:
     return SourceNotFoundError(
         f"{warehouse}: no table {_BATCHES} in this warehouse",
-        hint=f"tiersnap decode --source LOGDIR --warehouse {warehouse} --apply",
+        hint=decode_into(warehouse),
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypedDict
 
@@ -114,10 +114,10 @@ ADDED = (
 GREATEST = ("exposed_ms", "wait_ms")
 
 
-def _sums(rows: Sequence[PartitionRow]) -> dict[str, int]:
-    """Return the sums of ADDED and the maxima of GREATEST. A missing number is 0."""
+def sums_of(rows: Iterable[Mapping[str, int | None]]) -> dict[str, int]:
+    """Return the sums of ADDED and the maxima of GREATEST over rows by column name. A missing number is 0."""
     sums = dict.fromkeys((*ADDED, *GREATEST), 0)
-    for row in map(members, rows):
+    for row in rows:
         for name in ADDED:
             sums[name] += row[name] or 0
         for name in GREATEST:
@@ -146,7 +146,7 @@ class RiskTotals:
             unread += row.risk.alive is None
             endless += row.risk.is_endless
             waits[str(row.risk.waiting.wait)] += 1
-        return cls(len(rows), blocked, unread, endless, dict(sorted(waits.items())), _sums(rows))
+        return cls(len(rows), blocked, unread, endless, dict(sorted(waits.items())), sums_of(map(members, rows)))
 
     def sentences(self) -> dict[str, str]:
         """Return a sentence for each question of `simulate --risk`, by the name of the question."""
