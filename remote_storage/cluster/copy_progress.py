@@ -13,7 +13,6 @@ attempt had finished has not read the records of that attempt.
 
 from __future__ import annotations
 
-import functools
 import math
 import time
 from collections.abc import Iterable, Mapping
@@ -66,8 +65,9 @@ def blind_attempts(cache: MetadataCache, partition: TopicIdPartition) -> list[Re
     The copy task had not read the records of the finished segment.
     """
     finished = list(cache.in_state(partition, SegmentState.COPY_SEGMENT_FINISHED))
-    finished_since = functools.cache(functools.partial(_finished_since, cache, finished))
-    return [each for each in cache.attempts(partition) if cache.order(each)[0] > finished_since(each.start_offset)]
+    started = list(cache.attempts(partition))
+    since = {start: _finished_since(cache, finished, start) for start in {each.start_offset for each in started}}
+    return [each for each in started if cache.order(each)[0] > since[each.start_offset]]
 
 
 def has_unended(cache: MetadataCache, partition: TopicIdPartition) -> bool:

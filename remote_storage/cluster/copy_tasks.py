@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 
 from tiersnap.remote_storage.cluster.client import Cluster
-from tiersnap.remote_storage.cluster.leader_epochs import epoch_files, open_lineage
+from tiersnap.remote_storage.cluster.leader_epochs import dirs_for_epochs, open_lineage
 from tiersnap.remote_storage.cluster.metadata_topic import MetadataTopic
 from tiersnap.remote_storage.cluster.read_records import partitions_of, records_read
 from tiersnap.remote_storage.cluster.stuck import find_stuck
@@ -64,7 +64,7 @@ def ask_copy_tasks(
     to_read = list(candidates)
     if wants_records:
         to_read = known
-    with metadata_topic.read(to_read) as reader, open_lineage(cluster, epoch_files(cluster, log_dirs)) as lineage:
+    with metadata_topic.read(to_read) as reader, open_lineage(cluster, dirs_for_epochs(cluster, log_dirs)) as lineage:
         stuck = find_stuck(cluster, reader, lineage, candidates, (), talk)
         if wants_records:
             records = records_read(metadata_topic, reader, known)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.cluster.copy_progress import has_unended
 from tiersnap.remote_storage.cluster.hung_copies import HUNG_AFTER_MS
-from tiersnap.remote_storage.cluster.leader_epochs import epoch_files, open_lineage
+from tiersnap.remote_storage.cluster.leader_epochs import dirs_for_epochs, open_lineage
 from tiersnap.remote_storage.cluster.metadata_topic import MetadataTopic
 from tiersnap.remote_storage.cluster.stuck import StuckPartition, find_stuck
 from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache
@@ -39,7 +39,7 @@ def find_failing(
     suspects = {each: leader for each, leader in leaders.items() if _may_fail(records, each, now)}
     if not suspects:
         return []
-    files = epoch_files(cluster, log_dirs)
+    files = dirs_for_epochs(cluster, log_dirs)
     with MetadataTopic.of(cluster).read(suspects) as reader, open_lineage(cluster, files) as lineage:
         return find_stuck(cluster, reader, lineage, suspects, (), talk)
 

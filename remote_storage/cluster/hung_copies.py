@@ -18,7 +18,7 @@ from functools import partial
 from statistics import median
 
 from tiersnap.remote_storage.cluster.client import Cluster
-from tiersnap.remote_storage.cluster.leader_epochs import Lineage, epoch_files, open_lineage
+from tiersnap.remote_storage.cluster.leader_epochs import Lineage, dirs_for_epochs, open_lineage
 from tiersnap.remote_storage.cluster.metadata_topic import MetadataTopic
 from tiersnap.remote_storage.cluster.topic_checks import is_copied
 from tiersnap.remote_storage.cluster.topics import leaders_of
@@ -81,7 +81,7 @@ class HungCopy:
         at = self.attempt
         usual = ""
         if self.usual is not None:
-            usual = f"; its other copies took {human_duration(self.usual)}"
+            usual = f"; finished copies of this partition usually took {human_duration(self.usual)}"
         return (
             f"{self.partition}: broker {at.broker_id} has been copying the segment at offset {at.start_offset} "
             f"({human_bytes(at.segment_size)}) for {human_duration(self.age)}{usual}; no later segment is tiered"
@@ -168,7 +168,7 @@ def find_all_hung(
     if not doubtful:
         return ()
     leaders = _leaders_if_copied(cluster, doubtful)
-    with open_lineage(cluster, epoch_files(cluster, log_dirs)) as lineage:
+    with open_lineage(cluster, dirs_for_epochs(cluster, log_dirs)) as lineage:
         return tuple(find_hung(cluster, cache, lineage, leaders, limit))
 
 

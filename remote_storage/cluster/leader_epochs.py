@@ -183,7 +183,7 @@ Lineage = Callable[[TopicIdPartition, int], EndOffsetFor]
 """Maps a partition and the id of its leader to a function that returns the end offset of a leader epoch."""
 
 
-def epoch_files(cluster: Cluster, log_dirs: Iterable[str]) -> Sequence[str]:
+def dirs_for_epochs(cluster: Cluster, log_dirs: Iterable[str]) -> Sequence[str]:
     """Return the log directories for `open_lineage`. Empty if the client can ask the leaders themselves."""
     if can_speak(cluster.properties):
         return ()
@@ -258,7 +258,7 @@ def _of_nobody(cluster: Cluster, partition: TopicIdPartition, leader: int) -> En
     def refuse(epoch: int) -> tuple[int, int]:
         raise LeaderEpochLineageError(
             f"{partition}: leader {leader} cannot be asked for epoch {epoch} over "
-            f"{cluster.properties['security.protocol']}: this request does not support SASL",
+            f"{cluster.properties['security.protocol']}: tiersnap does not support SASL for this request",
             hint="run the command on the leader's host with LOGDIR: tiersnap reads leader-epoch-checkpoint there",
         )
 

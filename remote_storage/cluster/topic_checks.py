@@ -75,7 +75,7 @@ def check_copying_was_not_switched_off(topic: str, settings: Mapping[str, TopicC
         )
     if is_copying_off(settings) and COPY_DISABLE not in by_us:
         raise CopyingOffError(
-            f"{topic}: {COPY_DISABLE}=true, and tiersnap has saved no configs of the topic: another user disabled "
+            f"{topic}: {COPY_DISABLE}=true, and the topic lacks the mark of a pause by tiersnap: another user disabled "
             "copying",
             hint="set unlimited retention and run tiersnap publish, which works while copying is disabled; or "
             f"kafka-configs --alter --topic {topic} --add-config {COPY_DISABLE}=false, then run the same command again",

@@ -47,8 +47,9 @@ class LocalTieredStorageLayout(Layout):
 
     def plan(self, indexes: Mapping[IndexType, bytes], metadata: RemoteLogSegmentMetadata) -> tuple[PlannedObject, ...]:
         contents = {KIND_OF_INDEX[index]: content for index, content in indexes.items()}
-        present = [kind for kind in self.kinds if kind in contents]
-        return tuple(PlannedObject(keys.segment(kind, metadata), contents[kind]) for kind in present)
+        return tuple(
+            PlannedObject(keys.segment(kind, metadata), contents[kind]) for kind in self.kinds if kind in contents
+        )
 
     def inspect(self, store: ObjectStore, metadata: RemoteLogSegmentMetadata) -> StoredState:
         """See Layout. A segment is complete if all mandatory files exist and its log has the expected size."""

@@ -24,13 +24,13 @@ from tiersnap.remote_storage.mend.stored_logs import StoredLogs
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, TopicIdPartition
 from tiersnap.remote_storage.remote_log.encryption import EncryptionLook
 from tiersnap.remote_storage.remote_log.remote_segment import RemoteSegment, newest, read_lineage, read_segment
-from tiersnap.remote_storage.remote_log.segment_objects import SegmentObjects, segments_by_id
+from tiersnap.remote_storage.remote_log.segment_objects import SegmentObjects, ids_of, segments_by_id
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.stores.requests import in_parallel
 from tiersnap.remote_storage.upload.uploader import delete_in_reverse
 from tiersnap.remote_storage.verify.compare_whole import find_doubts
 from tiersnap.remote_storage.verify.local_log import LocalLogs
-from tiersnap.remote_storage.verify.partition_check import CompareLocally, PartitionCheck
+from tiersnap.remote_storage.verify.partition_check import PartitionCheck
 from tiersnap.remote_storage.verify.read_whole import ReadWhole
 from tiersnap.snapshot.errors import CorruptDataError, TiersnapError, TransientError
 from tiersnap.snapshot.formats.checkpoints import LeaderEpochs
@@ -87,19 +87,12 @@ class RemoteLogs:
         Raises:
             TiersnapError: remote storage does not answer, or refuses a request.
         """
-        compare = self._compare_locally(partition)
-        return find_doubts(self.location, partition, ids, compare, self.rules.broker_expiry)
+        return find_doubts(self.location, partition, ids, self.local.compare_of(partition), self.rules.broker_expiry)
 
     def _check(self, partition: TopicIdPartition, depth: CheckDepth) -> PartitionCheck:
         asked = CheckRequest(depth, self.rules.now, self.rules.producer_expiration)
-        compare = self._compare_locally(partition)
+        compare = self.local.compare_of(partition)
         return PartitionCheck(self.location, partition, asked, compare_locally=compare, names_replaced=True)
-
-    def _compare_locally(self, partition: TopicIdPartition) -> CompareLocally | None:
-        local = self.local.of(partition)
-        if local is None:
-            return None
-        return local.compare
 
     @contextmanager
     def right_segments(
@@ -140,7 +133,7 @@ class RemoteLogs:
 
 
 def _others(listed: Mapping[str, SegmentObjects], complete: Iterable[RemoteSegment]) -> list[SegmentObjects]:
-    ids = {each.segment_id for each in complete}
+    ids = ids_of(complete)
     return [each for segment_id, each in listed.items() if segment_id not in ids]
 
 

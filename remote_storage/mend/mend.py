@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from tiersnap.remote_storage.cluster.client import Cluster
-from tiersnap.remote_storage.cluster.leader_epochs import epoch_files, open_lineage
+from tiersnap.remote_storage.cluster.leader_epochs import dirs_for_epochs, open_lineage
 from tiersnap.remote_storage.cluster.metadata_topic import MetadataReader, MetadataTopic
 from tiersnap.remote_storage.cluster.missing_objects import (
     Missing,
@@ -25,6 +25,7 @@ from tiersnap.remote_storage.mend.replace_wrong import DeleteUnread, ReplaceWron
 from tiersnap.remote_storage.mend.segments_to_mend import Mending, plan_mending
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, SegmentState, TopicIdPartition
 from tiersnap.remote_storage.publish.location_proof import PlaceProof
+from tiersnap.remote_storage.remote_log.segment_objects import ids_of
 from tiersnap.remote_storage.stores.probe import check_conditions
 from tiersnap.remote_storage.upload.tier_job import Tierer
 from tiersnap.snapshot.errors import TiersnapError, TransientError
@@ -121,7 +122,7 @@ class MendTier:
         bad = self._verified(partition, mended)
         done = [Mending(each, MendAction.NONE, MendOutcome.FAILED) for each in lost]
         if bad:
-            mended.wrong += len(bad.keys() - _ids(done))
+            mended.wrong += len(bad.keys() - ids_of(done))
         if lost or bad or self.request.delete_bad:
             self._prove(mended)
         try:
@@ -171,7 +172,7 @@ class MendTier:
         if asked.source is None:
             return list(again.each(lost))
         done = self._by_local_log(again, lost)
-        settled = _ids(done)
+        settled = ids_of(done)
         left = [each for each in lost if each.segment_id not in settled]
         done += again.each(self._from_elsewhere(asked.source, left))
         return sorted(done, key=lambda each: each.metadata.start_offset)
@@ -194,7 +195,7 @@ class MendTier:
         If only a transient error prevented the restore of objects, the segment is left to the next run.
         """
         lost = _lost(done)
-        wrong = (bad.keys() - _ids(done)) | lost.keys()
+        wrong = (bad.keys() - ids_of(done)) | lost.keys()
         index, start = self.reader.cache.index(partition), self.logs.starts.get(partition, 0)
         left: list[Mending] = []
         for each in wrong_and_read(index, wrong, start):
@@ -203,12 +204,12 @@ class MendTier:
             left.append(replace(mending, problem=bad.get(segment_id, "")))
         if not left:
             return done
-        ids = _ids(left)
+        ids = ids_of(left)
         others = [each for each in done if each.segment_id not in ids]
         return [*others, *self._replace(partition, left, ids | bad.keys())]
 
     def _replace(self, partition: TopicIdPartition, left: Sequence[Mending], wrong: Collection[str]) -> list[Mending]:
-        with open_lineage(self.cluster, epoch_files(self.cluster, self.request.log_dirs)) as lineage:
+        with open_lineage(self.cluster, dirs_for_epochs(self.cluster, self.request.log_dirs)) as lineage:
             job = ReplaceWrong(
                 self.cluster,
                 self.metadata_topic,
@@ -254,10 +255,6 @@ class MendTier:
                     yield failed(planned, error)
             except TiersnapError as error:
                 yield failed(planned, error)
-
-
-def _ids(some: Iterable[Mending]) -> set[str]:
-    return {each.segment_id for each in some}
 
 
 def _lost(done: Iterable[Mending]) -> dict[str, Mending]:

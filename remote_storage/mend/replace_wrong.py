@@ -32,6 +32,7 @@ from tiersnap.remote_storage.metadata.segment_metadata import (
     RemoteLogSegmentMetadata,
     SegmentState,
     TopicIdPartition,
+    ids_of_metadata,
     new_segment_id,
 )
 from tiersnap.remote_storage.publish.plan_publication import plan_publication
@@ -114,12 +115,9 @@ class ReplaceWrong:
         An unfinished attempt of a broker may be damaged. tiersnap does not publish its own segments after the brokers'
         last one, so they do not count either.
         """
-        finished = self.reader.cache.in_state(partition, _FINISHED)
-        read = frozenset(each.id.segment_id for each in finished)
-        unread = {each.id.segment_id for each in ours} - read
-        return TierJob(
-            self.logs.location, partition, self.tierer, replaced=frozenset(unread.union(wrong)), of_brokers=read
-        )
+        read = ids_of_metadata(self.reader.cache.in_state(partition, _FINISHED))
+        replaced = (ids_of_metadata(ours) - read).union(wrong)
+        return TierJob(self.logs.location, partition, self.tierer, replaced=replaced, of_brokers=read)
 
     def _with_unread(self, waiting: Mapping[str, Mending], ended: Mapping[str, Mending]) -> list[Mending]:
         """Return all segments with their outcomes.

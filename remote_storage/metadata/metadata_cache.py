@@ -12,7 +12,12 @@ from collections.abc import Iterator
 
 from tiersnap.remote_storage.metadata.metadata_records import MetadataRecord, PartitionDelete, SegmentRecord
 from tiersnap.remote_storage.metadata.remote_index import RemoteIndex
-from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, SegmentState, TopicIdPartition
+from tiersnap.remote_storage.metadata.segment_metadata import (
+    RemoteLogSegmentMetadata,
+    SegmentState,
+    TopicIdPartition,
+    ids_of_metadata,
+)
 
 
 class MetadataCache:
@@ -63,7 +68,7 @@ class MetadataCache:
     def begun_by_brokers(self, partition: TopicIdPartition) -> frozenset[str]:
         """Return the ids of the segments whose copy attempt a broker began and did not end."""
         begun = self.in_state(partition, SegmentState.COPY_SEGMENT_STARTED)
-        return frozenset(each.id.segment_id for each in begun) - self.ours
+        return ids_of_metadata(begun) - self.ours
 
     def attempts(self, partition: TopicIdPartition) -> Iterator[RemoteLogSegmentMetadata]:
         """Yield the segments of a partition whose copy began and never finished.

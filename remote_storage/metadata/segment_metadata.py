@@ -306,3 +306,8 @@ def without_empty(epochs: Iterable[LeaderEpoch]) -> LeaderEpochs:
     """
     entries = tuple(epochs)
     return (*(entry for entry, after in pairwise(entries) if entry[1] != after[1]), *entries[-1:])
+
+
+def ids_of_metadata(segments: Iterable[RemoteLogSegmentMetadata]) -> frozenset[str]:
+    """Return the segment ids."""
+    return frozenset(each.id.segment_id for each in segments)

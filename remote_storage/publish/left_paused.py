@@ -64,7 +64,7 @@ def _state(cluster: Cluster, store: ObjectStore | None, topic: str, topic_id: st
     except CorruptDataError as damaged:
         return PausedTopic(topic, PauseState.NOTHING_SAVED, f"copying is paused: {damaged.message}", damaged.hint)
     if saved:
-        why = "a killed run left copying paused: nothing is tiered, and retention deletes nothing"
+        why = "an earlier run left copying paused: nothing is tiered, and retention deletes nothing"
         return PausedTopic(topic, PauseState.LEFT, why)
     try:
         check_copying_was_not_switched_off(topic, cluster.settings(topic), ())

@@ -179,9 +179,9 @@ def restore_left(
             continue
         restored.append(each)
         if not apply:
-            talk(f"{each.topic}: a killed run left copying paused; --apply restores the configs and continues")
+            talk(f"{each.topic}: an earlier run did not finish; --apply restores its configs and continues")
         elif restore(cluster, each):
-            talk(f"{each.topic}: a killed run left copying paused; its configs are restored")
+            talk(f"{each.topic}: an earlier run did not finish; its configs are restored")
     return Left(tuple(restored), refusals)
 
 

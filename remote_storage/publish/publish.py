@@ -36,6 +36,7 @@ from tiersnap.remote_storage.metadata.segment_metadata import (
     RemoteLogSegmentMetadata,
     SegmentState,
     TopicIdPartition,
+    ids_of_metadata,
 )
 from tiersnap.remote_storage.metadata.topic_configs import COPY_DISABLE
 from tiersnap.remote_storage.publish.location_proof import PlaceProof
@@ -43,7 +44,7 @@ from tiersnap.remote_storage.publish.paused_topics import NOT_PAUSED, PausedTopi
 from tiersnap.remote_storage.publish.plan_publication import plan_publication
 from tiersnap.remote_storage.publish.publish_counts import PublishCounts
 from tiersnap.remote_storage.publish.publish_outcome import Done
-from tiersnap.remote_storage.publish.segments_to_publish import PublishPlan, by_partition, ids_of_metadata
+from tiersnap.remote_storage.publish.segments_to_publish import PublishPlan, by_partition
 from tiersnap.remote_storage.publish.watch_resumed import still_stuck, watch_resumed
 from tiersnap.remote_storage.publish.write_records import publish_plans
 from tiersnap.remote_storage.remote_log.complete import complete_segments
@@ -341,12 +342,8 @@ class Publish:
     def _find_doubts(self, partition: TopicIdPartition, ids: Collection[str]) -> Mapping[str, str]:
         """Read each segment once in a run. Return why segments are wrong, by segment id."""
         unread = set(ids) - self._read.keys() - self.uploaded
-        local = self.local.of(partition)
-        compare = None
-        if local is not None:
-            compare = local.compare
-        self._read.update(dict.fromkeys(unread, ""))
-        self._read.update(find_doubts(self.location, partition, unread, compare, self.expiry))
+        doubts = find_doubts(self.location, partition, unread, self.local.compare_of(partition), self.expiry)
+        self._read.update(dict.fromkeys(unread, "") | doubts)
         return {each: self._read[each] for each in ids if self._read.get(each)}
 
     def _doubts(self, topic: str) -> Iterator[TiersnapError]:

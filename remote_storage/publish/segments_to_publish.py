@@ -17,6 +17,7 @@ from tiersnap.remote_storage.metadata.segment_metadata import (
     WhyOutside,
     end_of_copies,
     finished_of_log,
+    ids_of_metadata,
 )
 from tiersnap.remote_storage.publish.readable_offsets import (
     ReadableOffsets,
@@ -278,18 +279,13 @@ def _gone(
     listed: Iterable[RemoteLogSegmentMetadata],
     log_start_offset: int,
     complete_segments: WholeOf | None,
-) -> set[str]:
+) -> frozenset[str]:
     """Return the ids of published segments that are neither listed nor complete."""
     living = (each for each in finished if each.end_offset >= log_start_offset)
     unseen = ids_of_metadata(living) - ids_of_metadata(listed)
     if not unseen or complete_segments is None:
-        return set()
+        return frozenset()
     return unseen.difference(complete_segments(unseen))
-
-
-def ids_of_metadata(segments: Iterable[RemoteLogSegmentMetadata]) -> set[str]:
-    """Return the segment ids."""
-    return {each.id.segment_id for each in segments}
 
 
 def _without_lineage(

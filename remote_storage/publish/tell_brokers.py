@@ -9,7 +9,7 @@ from itertools import groupby
 
 from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.cluster.copied_topics import configs_of
-from tiersnap.remote_storage.cluster.leader_epochs import can_speak
+from tiersnap.remote_storage.cluster.leader_epochs import dirs_for_epochs
 from tiersnap.remote_storage.cluster.topic_checks import check_identity, check_settings, is_marked
 from tiersnap.remote_storage.errors import ClusterRefusedError, UnknownTopicError, UnprovenLogError
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
@@ -146,15 +146,12 @@ class TellBrokers:
         if not finished and not paused:
             return Published(())
         logs = logs_of_replicas(self.location, self.log_dirs, self.selection, self.expiry, leading)
-        asked_dirs: tuple[str, ...] = ()  # read for leader epochs if the client cannot ask brokers
-        if not can_speak(cluster.properties):
-            asked_dirs = tuple(self.log_dirs)
         job = Publish(
             cluster,
             self.place.metadata_topic,
             self.location,
             partial(self.place.prove, self.location),
-            asked_dirs,
+            dirs_for_epochs(cluster, self.log_dirs),
             local=logs,
             expiry=self.expiry,
             talk=self.place.talk,

@@ -10,9 +10,14 @@ from tiersnap.remote_storage.errors import DeliveryFailedError, LostCopyError
 from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache
 from tiersnap.remote_storage.metadata.metadata_records import METADATA_TOPIC, MetadataRecord
 from tiersnap.remote_storage.metadata.remote_index import RemoteIndex, less_found
-from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, SegmentState, TopicIdPartition
+from tiersnap.remote_storage.metadata.segment_metadata import (
+    RemoteLogSegmentMetadata,
+    SegmentState,
+    TopicIdPartition,
+    ids_of_metadata,
+)
 from tiersnap.remote_storage.publish.readable_offsets import KEEP_LOCAL
-from tiersnap.remote_storage.publish.segments_to_publish import PublishPlan, ids_of_metadata
+from tiersnap.remote_storage.publish.segments_to_publish import PublishPlan
 from tiersnap.snapshot.units import count_of
 
 _PATIENCE_SECONDS = 10.0  # after a leader change, the last records of a partition become readable a moment later

@@ -44,7 +44,8 @@ def _log_end(store: ObjectStore, log: ObjectInfo, start_offset: int, position: i
         base_offset, length, magic, delta = _HEADER.unpack_from(window, position - begins)
         if base_offset <= last_offset:
             raise CorruptDataError(
-                f"{log.key}: the batch at byte {position} begins at offset {base_offset}, which does not ascend"
+                f"{log.key}: the batch at byte {position} begins at offset {base_offset}, not at {last_offset + 1} "
+                "or a higher one"
             )
         last_offset = base_offset + (delta if magic >= 2 else 0)
         position += 12 + max(length, 0)

@@ -84,7 +84,7 @@ class FolderPlan:
 
 
 def _local_segment(folder: Path, base_offset: int, end_offset: int | None) -> Segment:
-    return Segment(base_offset, end_offset, FileRef(str(folder / f"{base_offset:020d}.log"), 0, 0))
+    return Segment(base_offset, end_offset, FileRef(str(folder / log_name(base_offset)), 0, 0))
 
 
 class _Files(Protocol):
@@ -149,7 +149,7 @@ def build_folder(store: ObjectStore, plan: FolderPlan, log_dir: Path) -> tuple[P
             # The disk or the remote object is damaged: the next attempt fetches the segment again.
             if isinstance(base_offset := error.attrs.get("base_offset"), int):
                 _log.debug("%s: segment %d will be fetched again", folder.path, base_offset)
-                folder.remove(f"{base_offset:020d}.log")
+                folder.remove(log_name(base_offset))
             raise
         for name in folder.names():
             if name not in files.names:
@@ -239,10 +239,10 @@ class _NewFiles:
         started, future = self._under_way.popleft()
         assert started is piece
         future.result()
-        self.names.add(_log_name(piece))
+        self.names.add(log_name(piece.start_offset))
 
     def _fetch(self, piece: LogPiece) -> None:
-        name = _log_name(piece)
+        name = log_name(piece.start_offset)
         size = self._folder.size(name)
         # If the check finds a damaged file, the next attempt fetches the file again.
         if size is None or (piece.is_whole and size != piece.copy.metadata.segment_size):
@@ -259,8 +259,9 @@ class _NewFiles:
             file.write(data)
 
 
-def _log_name(piece: LogPiece) -> str:
-    return f"{piece.start_offset:020d}.log"
+def log_name(base_offset: int) -> str:
+    """Return the file name of the segment with this base offset."""
+    return f"{base_offset:020d}.log"
 
 
 class _SameFiles:
@@ -272,7 +273,7 @@ class _SameFiles:
         self._names: set[str] = set()
 
     def fetch(self, piece: LogPiece) -> None:
-        path = self._folder / _log_name(piece)
+        path = self._folder / log_name(piece.start_offset)
         self._names.add(path.name)
         if not path.is_file() or path.is_symlink():
             raise folder_differs(self._folder, f"{path.name} is missing")

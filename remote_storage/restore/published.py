@@ -19,7 +19,7 @@ from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMe
 from tiersnap.remote_storage.remote_log.partition_objects import PartitionObjects
 from tiersnap.remote_storage.remote_log.remote_inventory import RemoteInventory
 from tiersnap.remote_storage.remote_log.remote_segment import IncompleteSegment, RemoteSegment, read_segment
-from tiersnap.remote_storage.remote_log.segment_objects import SegmentObjects
+from tiersnap.remote_storage.remote_log.segment_objects import SegmentObjects, ids_of
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.stores.requests import in_parallel
 from tiersnap.snapshot.errors import CorruptDataError
@@ -42,8 +42,8 @@ def as_published(remote: RemoteInventory, published: Published, *, unpublished: 
         DeletedByClusterError: all published segments are deleted.
     """
     deleted = {segment_id for segment_id, known in published.items() if known.state in _DELETED}
-    stored = _ids(remote.segments) | _ids(remote.leftovers)
-    unknown = _ids(remote.segments).difference(published)
+    stored = ids_of(remote.segments) | ids_of(remote.leftovers)
+    unknown = ids_of(remote.segments).difference(published)
     recorded = stored.intersection(published)
     is_deleted = bool(recorded) and recorded <= deleted
     if is_deleted and not (unknown and unpublished):
@@ -53,10 +53,6 @@ def as_published(remote: RemoteInventory, published: Published, *, unpublished: 
         _set_apart(remote, unknown, "never published", without=deleted),
         leftovers=_sorted((*left, *_lost(published, stored))),
     )
-
-
-def _ids(segments: Iterable[RemoteSegment | IncompleteSegment]) -> set[str]:
-    return {each.segment_id for each in segments}
 
 
 def without_ids(segments: Iterable[_S], segment_ids: Collection[str]) -> list[_S]:

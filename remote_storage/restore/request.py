@@ -41,7 +41,7 @@ class RestoreRequest:
     def __post_init__(self) -> None:
         if not self.topic and not self.partitions:
             raise UsageError("no topic was named", hint="--topic orders, or --partition orders-0")
-        if len({topic for topic, _ in self.partitions} | {self.name}) > 1:
+        if any(topic != self.name for topic, _ in self.partitions):
             raise UsageError("--topic and --partition name several topics", hint="restore one topic at a time")
 
     @property

@@ -26,8 +26,9 @@ from tiersnap.remote_storage.remote_log.remote_segment import (
     read_indexes,
     read_lineage,
 )
+from tiersnap.remote_storage.remote_log.segment_objects import ids_of
 from tiersnap.remote_storage.restore.find_topic import FoundPartition, named
-from tiersnap.remote_storage.restore.partition_folder import FolderPlan, find_unfinished, folder_differs
+from tiersnap.remote_storage.restore.partition_folder import FolderPlan, find_unfinished, folder_differs, log_name
 from tiersnap.remote_storage.restore.published import (
     Published,
     as_claimed,
@@ -97,7 +98,7 @@ def _check_without(
 ) -> None:
     known = set[str]().union(*published.values())
     for each in found:
-        known.update(attempt.segment_id for attempt in each.listed.attempts)
+        known |= ids_of(each.listed.attempts)
     for segment_id in asked.without:
         if segment_id not in known:
             raise UsageError(
@@ -168,7 +169,7 @@ def _chain(
     except (ObjectNotFoundError, RemoteGapError, MissingHeadError, MissingTailError) as error:
         # If the unpublished segments do not help either, this raises the same error.
         chain = chain_of(taking_all(remote))
-        ids = {copy.segment_id for copy in remote.unpublished}
+        ids = ids_of(remote.unpublished)
         needed = [piece.copy for piece in chain.pieces if piece.copy.segment_id in ids]
         if not needed:
             return chain  # the chain needs no unpublished segment: a leader that lost an unclean election wrote them
@@ -252,11 +253,11 @@ def _expected_sizes(plan: FolderPlan) -> dict[str, int | None]:
     """
     sizes: dict[str, int | None] = {}
     for piece in plan.chain.pieces:
-        name = f"{piece.start_offset:020d}.log"
+        name = log_name(piece.start_offset)
         sizes[name] = None
         if piece.is_whole:
             sizes[name] = piece.copy.metadata.segment_size
-    sizes[f"{plan.chain.end_offset:020d}.log"] = 0  # the active segment
+    sizes[log_name(plan.chain.end_offset)] = 0  # the active segment
     return sizes
 
 

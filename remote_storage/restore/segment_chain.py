@@ -126,8 +126,8 @@ def _up_to(until: int | None, intervals: Sequence[LogPiece]) -> list[LogPiece]:
     """Return the intervals below `until` (exclusive). An interval across `until` is cut there."""
     if until is None:
         return list(intervals)
-    cut = [replace(each, end_offset=min(each.end_offset, until)) for each in intervals]
-    return [each for each in cut if each.start_offset < until]
+    below = (each for each in intervals if each.start_offset < until)
+    return [replace(each, end_offset=min(each.end_offset, until)) for each in below]
 
 
 def _log_start(

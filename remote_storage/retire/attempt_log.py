@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -71,10 +71,10 @@ def _walk(store: ObjectStore, attempt: SegmentObjects) -> AttemptLog:
             _, end = fold_segment(LOCAL, segment, on_rows=on_rows)
     except CorruptDataError:
         return AttemptLog(start, start, -1)
-    log = AttemptLog(start, end.last_offset + 1, max(epochs))
+    digest = ""
     if end.finding is None and end.valid_bytes == end.total_bytes:
-        return replace(log, digest=end.digest)
-    return log
+        digest = end.digest
+    return AttemptLog(start, end.last_offset + 1, max(epochs), digest)
 
 
 def first_doubt(

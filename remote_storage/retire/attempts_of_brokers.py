@@ -11,7 +11,12 @@ from dataclasses import dataclass
 
 from tiersnap.remote_storage.layouts.remote_location import in_each_layout
 from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache
-from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, SegmentState, TopicIdPartition
+from tiersnap.remote_storage.metadata.segment_metadata import (
+    RemoteLogSegmentMetadata,
+    SegmentState,
+    TopicIdPartition,
+    ids_of_metadata,
+)
 from tiersnap.remote_storage.remote_log.segment_objects import SegmentObjects, list_segments
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.snapshot.units import count_of, human_bytes
@@ -46,7 +51,7 @@ def _newest_of_each_broker(records: MetadataCache, segments: Iterable[RemoteLogS
     for each in segments:
         before = newest.setdefault(each.broker_id, each)
         newest[each.broker_id] = max(before, each, key=lambda one: records.order(one)[0])
-    return frozenset(each.id.segment_id for each in newest.values())
+    return ids_of_metadata(newest.values())
 
 
 def find_leftovers(store: ObjectStore, records: MetadataCache) -> Iterator[AttemptLeftovers]:

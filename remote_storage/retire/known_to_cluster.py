@@ -48,7 +48,7 @@ class KnownPartition:
     @property
     def has_undeleted(self) -> bool:
         """Return whether a record describes a segment that is not deleted."""
-        return bool({each.state for each in self.records.values()} - {_DELETED})
+        return any(each.state is not _DELETED for each in self.records.values())
 
     @property
     def is_live(self) -> bool:

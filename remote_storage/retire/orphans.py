@@ -149,9 +149,9 @@ def _of_object(kind: OrphanKind, action: Fate, reason: str, info: ObjectInfo, pa
 
 def _fate(attempt: SegmentObjects, claim: Claim, others: Remaining) -> tuple[Fate, str]:
     known = others.known
-    if attempt.segment_id in known.records and known.is_absent:
-        return Fate.REMOVE, TOPIC_DELETED
     if attempt.segment_id in known.records:
+        if known.is_absent:
+            return Fate.REMOVE, TOPIC_DELETED
         return Fate.REMOVE, "the cluster has deleted it"
     finished, copy = others.finished_instead(attempt, claim), others.complete(attempt)
     if known.is_live and (why := _why_left(attempt, copy, finished, claim, others)):

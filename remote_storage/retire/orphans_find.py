@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.remote_log.cluster_record import read_cluster_id
@@ -172,13 +173,10 @@ def is_ours(store: ObjectStore) -> Callable[[ObjectInfo], bool]:
 def _of_refused_partition(partition: TopicIdPartition, reason: str, found: Sequence[Orphan]) -> Iterator[Orphan]:
     """Yield the attempts that are reported but never deleted, and one orphan per refused partition."""
     yield from with_action(found, Fate.LEAVE)
-    refused_keys: tuple[str, ...] = ()
-    size = 0
-    for each in with_action(found, Fate.REMOVE):
-        refused_keys += each.keys
-        size += each.size_bytes
-    if refused_keys:
-        yield Orphan(OrphanKind.PARTITION, Fate.REFUSE, reason, refused_keys, size, partition)
+    if removable := list(with_action(found, Fate.REMOVE)):
+        keys = tuple(chain.from_iterable(each.keys for each in removable))
+        size = sum(each.size_bytes for each in removable)
+        yield Orphan(OrphanKind.PARTITION, Fate.REFUSE, reason, keys, size, partition)
 
 
 @dataclass(frozen=True, slots=True)

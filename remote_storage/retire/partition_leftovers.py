@@ -24,6 +24,7 @@ from tiersnap.remote_storage.locks.claim import Claim
 from tiersnap.remote_storage.locks.claim_protocol import STALE_AFTER_MS
 from tiersnap.remote_storage.remote_log.remote_inventory import RemoteInventory, leftovers_of
 from tiersnap.remote_storage.remote_log.remote_segment import IncompleteSegment, RemoteSegment
+from tiersnap.remote_storage.remote_log.segment_objects import ids_of
 from tiersnap.remote_storage.retire.attempt_log import UNKNOWN_END, first_doubt, holding, read_attempt_log
 from tiersnap.remote_storage.stores.object_store import DeleteFailure, ObjectStore
 from tiersnap.remote_storage.verify.compare_whole import read_remaining
@@ -116,7 +117,7 @@ def _why_kept(
 
 def _counted(found: RemoteInventory, leader_epoch: int) -> list[RemoteSegment]:
     """Return the remaining segments of this leader epoch or a later one, in ascending start offset."""
-    superseded = {each.segment_id for each in found.superseded}
+    superseded = ids_of(found.superseded)
     counted: list[RemoteSegment] = []
     for each in found.segments:
         if each.is_unfinished or each.segment_id in superseded:

@@ -123,12 +123,13 @@ class UnfinishedFolder:
                 files = sorted(entries(folder)[1], key=lambda file: file[0])
         except FileNotFoundError:
             return
-        now = 0
+        now: int | None = None
         for name, status in files:
             match = _OURS.fullmatch(name)
             if match is None:
                 continue
-            now = now or self.now()
+            if now is None:
+                now = self.now()
             written = status.st_mtime_ns // 1_000_000
             yield UnfinishedUpload(match[1], name, written, max(0, now - written), is_ours=True)
 

@@ -260,7 +260,7 @@ class DirectoryStore:
     def _walk(self, folder: str, prefix: str, after: str) -> Iterator[ObjectInfo]:
         begin = ""
         if prefix.startswith(folder):
-            begin = prefix.removeprefix(folder)
+            begin = prefix[len(folder) :]
         folders, files = self._entries(folder, begin)
         # With the `/`, folders sort like their keys: `a-b/x` precedes `a/x`.
         found = {name + "/": None for name in folders} | dict(files)
@@ -372,7 +372,10 @@ def _hint(path: Path, error: OSError) -> str:
     if error.errno == errno.EROFS:
         return "its file system is mounted read-only: mount -o remount,rw"
     if error.errno in {errno.EPERM, errno.ENOTSUP, errno.EMLINK} and path.parent.is_dir():
-        return "use a file system with hard links: tiersnap needs them to overwrite nothing"
+        return (
+            "the file system may lack hard links, which tiersnap needs to overwrite nothing: use another one, or check "
+            "the owner and the mode"
+        )
     return "check the owner and the mode of the directory"
 
 

@@ -115,10 +115,8 @@ def probe_store(store: ObjectStore) -> Iterator[ProbeAnswer]:
 
 def problems_of(answers: Iterable[ProbeAnswer]) -> Iterator[OtherProblem]:
     """Yield UNSAFE_STORE if a probe failed."""
-    for each in answers:
-        if each.verdict is ProbeVerdict.FAIL:
-            yield OtherProblem.UNSAFE_STORE
-            return
+    if any(each.verdict is ProbeVerdict.FAIL for each in answers):
+        yield OtherProblem.UNSAFE_STORE
 
 
 def clock(here: int, there: int) -> ProbeAnswer:

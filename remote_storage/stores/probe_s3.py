@@ -85,7 +85,7 @@ def _lock(store: S3Store, client: S3Client) -> Callable[[], Iterator[ProbeAnswer
         found = _or_nothing(lambda: client.get_object_lock_configuration(Bucket=store.bucket))
         retention = found.get("ObjectLockConfiguration", {}).get("Rule", {}).get("DefaultRetention")
         if retention is None:
-            yield ProbeAnswer("object lock", ProbeVerdict.OK, "no default retention: deleted objects are freed at once")
+            yield ProbeAnswer("object lock", ProbeVerdict.OK, "no default retention: new objects are not locked")
             return
         length = count_of(retention.get("Years", 0), "year")
         if "Days" in retention:

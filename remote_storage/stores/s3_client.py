@@ -153,7 +153,7 @@ def _refusal(action: str, bucket: str, code: str, status: int, said: str) -> tup
     if code in _REGION_CODES or status == 301:
         return f"bucket {bucket!r} is in another region: {code or status}", "set the bucket's region"
     if code in _CHECKSUM_CODES:
-        return f"the bytes changed in transit: {code}", _COMPAT_HINT
+        return f"the server refused the checksum of the bytes: {code}", _COMPAT_HINT
     if status == 403:
         return f"access denied for {action}", _grant(action, bucket)
     refusal = f"{action} answered {status} {code}: {said}"

@@ -46,7 +46,9 @@ class Freeing:
     def needs_restart(self, reason: str) -> None:
         """Set the end RESTART: the cluster refuses to disable copying, so the leader must be restarted."""
         self.end, self.reason = End.RESTART, reason
-        self.hint = "restart the leader now: its copy task then continues after the published segments"
+        self.hint = (
+            "restart the leader after the publication: its copy task then continues after the published segments"
+        )
 
     def plan(self, readiness: Iterable[Readiness], plan: PublishPlan | None, planned: Collection[int] = ()) -> None:
         """Set the counts and the end from the uploaded segments and their publication plan.
@@ -126,12 +128,12 @@ class Freeing:
         self.next_offset = self._end_of(plan, TO_BE_TOLD | KNOWN_TO_BROKERS)
 
     def skip_freed_by_others(self, plan: PublishPlan) -> None:
-        """Set the counts of a partition that a restart or another run freed: nothing is published."""
+        """Set the counts of a partition that a new leader, a restart or another run freed: nothing is published."""
         self.publish, self.next_offset = 0, self._end_of(plan, KNOWN_TO_BROKERS)
         if self.end is End.RESTART:
             self.end, self.reason, self.hint = (
                 End.FREED,
-                "the copy task continues: a restart or another run freed it",
+                "the copy task continues: a new leader, a restart or another run freed it",
                 "",
             )
 

@@ -12,7 +12,7 @@ from itertools import starmap
 
 from tiersnap.remote_storage.cluster.copy_tasks import check_cluster_of
 from tiersnap.remote_storage.cluster.hung_copies import HungLimit
-from tiersnap.remote_storage.cluster.leader_epochs import Lineage, can_speak, open_lineage
+from tiersnap.remote_storage.cluster.leader_epochs import Lineage, dirs_for_epochs, open_lineage
 from tiersnap.remote_storage.cluster.log_starts import located
 from tiersnap.remote_storage.cluster.lost_epochs import LostEpochs, find_lost_epochs
 from tiersnap.remote_storage.cluster.metadata_topic import MetadataReader
@@ -29,6 +29,7 @@ from tiersnap.remote_storage.publish.segments_to_publish import PublishPlan
 from tiersnap.remote_storage.remote_log.finished import finished_of
 from tiersnap.remote_storage.remote_log.observe import Observe
 from tiersnap.remote_storage.remote_log.remote_inventory import list_remote_partition
+from tiersnap.remote_storage.remote_log.segment_objects import ids_of
 from tiersnap.remote_storage.stores.probe import check_conditions
 from tiersnap.remote_storage.unblock.freeing import Freeing
 from tiersnap.remote_storage.unblock.release import ReleaseTopics
@@ -113,9 +114,7 @@ class Unblock:
         self._refusals |= left.refusals
         topics = tiered_topics(self.cluster, wanted - self._refusals.keys(), self.talk)
         candidates = led_partitions(topics, names)
-        log_dirs: tuple[str, ...] = ()
-        if not can_speak(self.cluster.properties):
-            log_dirs = tuple(self.log_dirs)
+        log_dirs = dirs_for_epochs(self.cluster, self.log_dirs)
         with self.metadata_topic.read(candidates) as reader, open_lineage(self.cluster, log_dirs) as lineage:
             stuck = find_stuck(self.cluster, reader, lineage, candidates, left.partitions, self.talk, self.hung)
             _log.debug("%d of %d tiered partitions are stuck", len(stuck), len(candidates))
@@ -165,7 +164,7 @@ class Unblock:
         partitions = [each.stuck.partition for each in self._lacking().values()]
         complete: set[str] = set()
         for each in partitions:
-            complete.update(found.segment_id for found in list_remote_partition(self.host.location, each).segments)
+            complete |= ids_of(list_remote_partition(self.host.location, each).segments)
         return frozenset(complete)
 
     def _read_first(self, reader: MetadataReader) -> ComparedAttempts:
@@ -186,7 +185,7 @@ class Unblock:
             if local is not None:
                 compare = local.compare
             found = compare_attempts(location, partition, begun, local, expiry)
-            deleted = dict.fromkeys(cache.deleted_attempts(partition), "brokers are deleting it")
+            deleted = dict.fromkeys(cache.deleted_attempts(partition), "brokers began to delete it")
             # A segment that differs from the local log is from another log: do not upload it again, publish nothing.
             doubts = split_doubts(location, partition, ours, compare, expiry)
             right |= found.right

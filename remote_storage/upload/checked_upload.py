@@ -147,10 +147,9 @@ class CheckedLog:
         Args:
             opened: the open transactions, ONGOING_TXN_DTYPE.
         """
-        snapshot = self._segment.producer_snapshot
         if not opened.size:
             return
-        named = ongoing_transactions(snapshot_file.decode(snapshot.data)).tolist()
+        named = ongoing_transactions(snapshot_file.decode(self._segment.producer_snapshot.data)).tolist()
         lacking = sorted(set(opened.tolist()).difference(named))
         if lacking:
             producer, first = lacking[0]

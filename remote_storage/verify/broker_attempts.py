@@ -14,7 +14,6 @@ from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.remote_log.remote_inventory import list_remote_partition
 from tiersnap.remote_storage.remote_log.remote_segment import RemoteSegment
-from tiersnap.remote_storage.remote_log.segment_objects import by_id
 from tiersnap.remote_storage.verify.compare_whole import ReadSegment, compare_whole
 from tiersnap.remote_storage.verify.local_log import LocalLog
 from tiersnap.snapshot.replay.expiry import BrokerExpiry
@@ -63,7 +62,7 @@ def compare_attempts(
         return ComparedAttempts(frozenset(), {})
     found = list_remote_partition(location, partition).segments
     complete = [each for each in found if each.segment_id in begun]
-    wrong = dict.fromkeys(by_id(complete), "the segment was not compared")
+    wrong = dict.fromkeys((each.segment_id for each in complete), "the segment was not compared")
     if local is None or not complete:
         return ComparedAttempts(frozenset(), wrong)
     newest = {each.bounds: each for each in sorted(complete, key=_age)}

@@ -20,8 +20,7 @@ from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.remote_log.remote_inventory import list_remote_partition
 from tiersnap.remote_storage.remote_log.remote_segment import RemoteSegment
 from tiersnap.remote_storage.stores.object_store import ObjectStore
-from tiersnap.remote_storage.verify.local_log import ToldLocally
-from tiersnap.remote_storage.verify.partition_check import CompareLocally
+from tiersnap.remote_storage.verify.local_log import CompareLocally, ToldLocally
 from tiersnap.remote_storage.verify.whole_segment import Told, WholeSegmentCheck
 from tiersnap.snapshot.errors import TransientError
 from tiersnap.snapshot.gate.remote_check import CheckDepth, CheckRequest, ComparedWith, RemoteVerdict

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -56,6 +56,10 @@ class ToldLocally:
 
     snapshots: Mapping[str, Comparison] = field(default_factory=dict)
     digests: Mapping[str, str] = field(default_factory=dict)
+
+
+CompareLocally = Callable[[ObjectStore, Sequence[RemoteSegment]], ToldLocally]
+"""Compares remote segments with the local log."""
 
 
 @dataclass(frozen=True)
@@ -178,6 +182,13 @@ class LocalLogs:
                 has = f"its topic id is {topic_id}"
             _log.warning("%s is left out: %s, remote storage has %s", found.partition.path, has, partition.topic_id)
         return None
+
+    def compare_of(self, partition: TopicIdPartition) -> CompareLocally | None:
+        """Return the method that compares segments with the log of a partition; None if `of` has no log."""
+        local = self.of(partition)
+        if local is None:
+            return None
+        return local.compare
 
 
 def local_logs(

@@ -18,7 +18,7 @@ segments are missing too. remote_log/remote_state.py has the rules for snapshots
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain, pairwise
@@ -39,9 +39,8 @@ from tiersnap.remote_storage.remote_log.remote_segment import (
     read_segment,
 )
 from tiersnap.remote_storage.remote_log.segment_objects import SegmentObjects, by_id, ids_of, list_segments
-from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.stores.requests import in_waves
-from tiersnap.remote_storage.verify.local_log import ToldLocally
+from tiersnap.remote_storage.verify.local_log import CompareLocally, ToldLocally
 from tiersnap.remote_storage.verify.whole_segment import Told, WholeSegmentCheck
 from tiersnap.snapshot.errors import CorruptDataError
 from tiersnap.snapshot.formats.checkpoints import LeaderEpochs
@@ -49,9 +48,6 @@ from tiersnap.snapshot.formats.crc32c import crc32c
 from tiersnap.snapshot.gate.lost_ranges import in_no_segment
 from tiersnap.snapshot.gate.remote_check import CheckDepth, CheckRequest, RemoteCheck, RemoteVerdict
 from tiersnap.snapshot.log.leader_epochs import Interval, joined
-
-CompareLocally = Callable[[ObjectStore, Sequence[RemoteSegment]], ToldLocally]
-"""Compares remote segments with the local log."""
 
 
 def sample_order(segment_id: str, now: int) -> int:

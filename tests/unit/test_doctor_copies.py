@@ -98,7 +98,7 @@ def test_doctor_names_a_topic_that_a_killed_run_left_paused_and_what_restores_it
         assert (code, [each["state"] for each in result["copying"]["paused"]]) == (4, ["LEFT"])
         (restore,) = (each for each in commands_of(result["next"]) if each.startswith("tiersnap unblock "))
         code, out, _ = doctor(place, *words, output="table")
-        assert code == 4 and "blocked  orders: a killed run left copying paused" in out
+        assert code == 4 and "blocked  orders: an earlier run left copying paused" in out
         assert place.type(*shlex.split(restore)[1:]) == 0
         assert place.world.cluster.settings(PARTITION.topic) == before
         assert doctor(place, *words)[0] == 0
