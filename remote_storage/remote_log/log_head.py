@@ -8,7 +8,6 @@ segment. A finished claim proves an upload of tiersnap, even if the segment's ob
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -120,10 +119,12 @@ class Uploads:
         return max((each for each in self.bases if each <= offset), default=offset)
 
     def _was_finished(self, segment: ClaimedSegment) -> bool:
-        with suppress(CorruptDataError):
+        """Return whether an upload finished the segment. A damaged claim counts as finished: an alarm is safer."""
+        try:
             claim = read_claim(self.store, segment)
-            return claim is not None and not {*claim.kept, *filter(None, [claim.finished])}.issubset(self.deleted)
-        return False
+        except CorruptDataError:
+            return True
+        return claim is not None and not {*claim.kept, *filter(None, [claim.finished])}.issubset(self.deleted)
 
 
 @dataclass(frozen=True, slots=True)

@@ -257,6 +257,17 @@ def test_segments_that_brokers_delete_are_not_lost(
 
 
 @pytest.mark.usefixtures("uploaded")
+@pytest.mark.parametrize("base", [0, 10])
+def test_damaged_claim_proves_an_upload(store: DirectoryStore, source: Path, name: str, base: int) -> None:
+    lose(store, base)
+    (key,) = (info.key for info in store.list(keys.partition_claims(ORDERS)) if f"{base:020d}" in info.key)
+    store.replace(key, store.get(key)[:20])
+    assert lost_in(store, source, name) == [(base, base + 10)]
+    for command in (("tier",), ("scan",), ("doctor",), ("verify", "--depth", "metadata")):
+        assert tiersnap(command[0], source, *words(store, name), *command[1:]).exit_code == 5, command  # type: ignore[arg-type]
+
+
+@pytest.mark.usefixtures("uploaded")
 def test_claims_that_were_never_finished_prove_no_upload(store: DirectoryStore, source: Path, name: str) -> None:
     lose(store, 10)
     (key,) = (info.key for info in store.list(keys.partition_claims(ORDERS)) if f"{10:020d}" in info.key)
