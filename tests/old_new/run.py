@@ -13,7 +13,7 @@ import sys
 import tempfile
 import time
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -90,8 +90,15 @@ def _ids_below(logs: Path) -> set[str]:
     return {word for path in files for word in _TOPIC_ID.findall(path.read_text(errors="replace"))}
 
 
-def compare(scenario: Scenario, logs: Path, old: Path, new: Path, workspace: Path) -> Iterator[str]:
-    """Differences of one scenario over one log directory."""
+def compare(
+    scenario: Scenario,
+    logs: Path,
+    old: Path,
+    new: Path,
+    workspace: Path,
+    reworded: Sequence[tuple[re.Pattern[str], str]] = (),
+) -> Iterator[str]:
+    """Yield the differences of one scenario over one log directory, after `reworded` changed the old texts."""
     sides = []
     for python, name in ((old, "old"), (new, "new")):
         folder = workspace / "here"  # one path for both, since what is stored names it
@@ -100,7 +107,19 @@ def compare(scenario: Scenario, logs: Path, old: Path, new: Path, workspace: Pat
         side.run(scenario, logs)
         folder.rename(workspace / name)
         sides.append(side)
-    yield from differences(sides[0].said, sides[1].said)
+    yield from differences({name: _reworded(each, reworded) for name, each in sides[0].said.items()}, sides[1].said)
+
+
+def _reworded(said: str, reworded: Sequence[tuple[re.Pattern[str], str]]) -> str:
+    for old, new in reworded:
+        said = old.sub(new, said)
+    return said
+
+
+def rewordings() -> list[tuple[re.Pattern[str], str]]:
+    """Regular expressions of the old revision's sentences, and the new revision's sentences."""
+    entries = tomllib.loads(INTENDED.read_text(encoding="utf-8")).get("reworded", [])
+    return [(re.compile(entry["old"]), entry["new"]) for entry in entries]
 
 
 def intended() -> list[tuple[str, str]]:
@@ -118,7 +137,7 @@ def main() -> int:
     options.add_argument("--keep", type=Path, help="leave the workspaces in this folder")
     given = options.parse_args()
     old, new = environment(given.old), environment(".")
-    meant, found, unmeant = intended(), 0, 0
+    meant, reworded, found, unmeant = intended(), rewordings(), 0, 0
     with tempfile.TemporaryDirectory() as temporary:
         place = given.keep or Path(temporary)
         made = inputs.make(place / "inputs")
@@ -129,7 +148,7 @@ def main() -> int:
             for name in scenario.logs:
                 began = time.monotonic()
                 workspace = place / re.sub(r"\W+", "-", f"{scenario.name} {name}")
-                for each in compare(scenario, made[name], old, new, workspace):
+                for each in compare(scenario, made[name], old, new, workspace, reworded):
                     line = f"{scenario.name} over {name} / {each}"
                     reason = next((because for pattern, because in meant if fnmatch.fnmatch(line, pattern)), None)
                     found, unmeant = found + 1, unmeant + (reason is None)
