@@ -1,3 +1,3 @@
-"""The meaning of a Kafka log: the pure core (bytes and Arrow in, Arrow and bytes out)."""
+"""The core of tiersnap: read Kafka logs, compute producer state, and decide which segments may be tiered."""
 
 __version__ = "0.1.0"

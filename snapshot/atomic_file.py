@@ -24,7 +24,7 @@ SUFFIX = ".tmp"  # a broker's loader skips `<20 digits>.snapshot.tmp`
 
 
 def write_atomically(path: Path, data: bytes, *, replace: bool, like: Path | None = None) -> bool:
-    """Write `data` to `path` with a temporary file in the same folder, fsync, and a rename or link.
+    """Write `data` to a temporary file in the same folder, fsync it, and rename or link it to `path`.
 
     Args:
         replace: whether to replace an existing file.
@@ -55,10 +55,10 @@ def staged(path: Path) -> Path:
 
 
 class Staging:
-    """A context manager that writes temporary files, syncs them together, and publishes each by a rename or link.
+    """A context manager that writes temporary files, syncs them together, and renames or links each to its path.
 
-    The order of calls is `add`, `settle`, `publish`. To sync many files together is faster, because the file system
-    commits its journal once. On exit, unpublished temporary files are deleted. The methods raise the errors of
+    The order of calls is `add`, `settle`, `publish`. Many files are synced together, because the file system then
+    commits its journal only once. On exit, unpublished temporary files are deleted. The methods raise the errors of
     `write_atomically`.
     """
 
@@ -78,7 +78,7 @@ class Staging:
                 temporary.unlink(missing_ok=True)
 
     def add(self, path: Path, data: bytes, *, like: Path | None = None) -> None:
-        """Write `data` to a temporary file next to `path`; replace a temporary file that a killed process left."""
+        """Write `data` to a temporary file next to `path`. An old temporary file of a killed process is replaced."""
         temporary = staged(path)
         try:
             file = _created(temporary)
@@ -179,8 +179,8 @@ def _copy_owner_and_mode(like: Path, descriptor: int) -> None:
 def _copy_context(like: Path, descriptor: int) -> None:
     """Copy the SELinux context of `like`, so that a confined broker can open the new file.
 
-    If this host has no SELinux, or this user may not set a context, nothing changes. The policy has then given the new
-    file the default context of its directory, which a broker's new files also have.
+    If this host has no SELinux, or this user may not set a context, nothing changes. The new file then keeps the
+    default context of its directory, which a broker's new files have, too.
     """
     if not hasattr(os, "getxattr"):  # not Linux
         return

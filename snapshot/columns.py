@@ -1,4 +1,4 @@
-"""Columns that several types of rows have: one name, one width and one comment each."""
+"""Annotated types for columns that occur in several tables, so that they have the same width and comment everywhere."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ R = TypeVar("R")
 class ContextPool(ThreadPoolExecutor):
     """A thread pool that runs each task in a copy of the submitter's context.
 
-    So a deadline in the context bounds the requests of all threads.
+    So a deadline that the submitter set in its context also limits the requests of the tasks.
     """
 
     def submit(self, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Future[R]:

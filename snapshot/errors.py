@@ -1,7 +1,7 @@
 """The errors that tiersnap raises, with their exit codes and hints.
 
 Each error has a message (object and failure) and a hint (the next step). A bad CRC, a partial tail or a missing
-snapshot is no error but a finding or a verdict, because a large fleet always has some.
+snapshot raises no error, because a large fleet always has some. It becomes a finding or a verdict.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tiersnap.snapshot.masking import masked
 
 
 class ExitCode(IntEnum):
-    """The exit code of a tiersnap process; `tiersnap runbook CODE` explains it."""
+    """The exit codes of tiersnap. `tiersnap runbook CODE` explains a code."""
 
     OK = 0
     UNEXPECTED = 1
@@ -85,7 +85,7 @@ class LogDirAsTargetError(UsageError):
 
 
 class TransientError(TiersnapError):
-    """Raised when the same command may succeed later: timeouts, throttling, a server that went away."""
+    """Raised when the same command may succeed later, for example after a timeout, throttling or a lost connection."""
 
     exit_code = ExitCode.TRANSIENT
 
@@ -98,13 +98,13 @@ class NoSpaceError(TransientError):
 
 
 class RemoteStorageError(TiersnapError):
-    """Raised when remote storage refuses a request and a retry cannot help: no bucket, no access, a wrong checksum."""
+    """Raised when remote storage refuses a request and a retry cannot help, for example because access is denied."""
 
     exit_code = ExitCode.USAGE
 
 
 class ObjectExistsError(RemoteStorageError):
-    """Raised when a put-if-absent finds an object with other content, which tiersnap does not overwrite."""
+    """Raised when a conditional put finds an existing object with other content. tiersnap does not overwrite it."""
 
     exit_code = ExitCode.GATE_REFUSED
 
@@ -116,15 +116,15 @@ class GateError(TiersnapError):
 
 
 class MissingProducerSnapshotError(GateError):
-    """Raised when an upload of a segment has no trusted snapshot at the next segment's base offset."""
+    """Raised when a segment may not be uploaded: no trusted snapshot exists at the next segment's base offset."""
 
 
 class UnknownStateError(GateError):
-    """Raised when producer state at a log's first local offset is needed, and remote storage cannot provide it."""
+    """Raised when the producer state at a log's first local offset is needed, and remote storage cannot provide it."""
 
 
 class UnknownTransactionsError(GateError):
-    """Raised when a segment below the scan window ends inside a transaction that its snapshot lacks."""
+    """Raised when a snapshot below the scan window lacks a transaction that is open at the snapshot's offset."""
 
 
 class IncompleteBundleError(GateError):
@@ -132,7 +132,7 @@ class IncompleteBundleError(GateError):
 
 
 class UnfinishedError(TiersnapError):
-    """Raised or reported when part of the work failed and a retry would fail again. The other parts are done."""
+    """Raised or reported when a part of the work failed and would fail again. The rest of the work is done."""
 
     exit_code = ExitCode.PARTIAL
 
@@ -144,8 +144,8 @@ def failure(
 
     Args:
         is_transient: whether a retry may succeed; if so, return a TransientError.
-        error_type: recorded class name, or None. It selects the class in FAILURES with the same exit code; for any
-            other name, return an UnfinishedError.
+        error_type: class name of the recorded error, or None. The returned error has the class in FAILURES with the
+            same exit code, or is an UnfinishedError if there is no such class.
         hint: recorded hint; None selects a default.
     """
     if is_transient:
@@ -227,7 +227,7 @@ class CorruptTransactionStateError(CorruptDataError):
 
 
 class UnknownVersionError(CorruptDataError):
-    """Raised when a record has a version that no known schema has, because a newer broker wrote it."""
+    """Raised when a newer broker wrote a record in a version that tiersnap cannot decode."""
 
 
 class NewerFormatError(CorruptDataError):
@@ -237,4 +237,4 @@ class NewerFormatError(CorruptDataError):
 
 
 class CorruptIndexError(CorruptDataError):
-    """Raised when an offset, time or transaction index fails the broker's sanity rules."""
+    """Raised when an offset, time or transaction index breaks a rule that a valid index satisfies."""

@@ -32,7 +32,7 @@ _ELSEWHERE = "install the wheel in a virtual environment: pip install 'FILE.whl[
 
 
 def with_extra(extra: str, copy: Distribution | None = None) -> str:
-    """Return the shell command that installs an extra, or a sentence if no command can.
+    """Return the shell command that installs an extra. If no command can, return a sentence that says what to do.
 
     If the checkout or wheel of this installation still exists, the command installs from it. Otherwise the command
     names the packages of the extra.
@@ -58,14 +58,17 @@ def _of_this_one() -> Distribution | None:
 
 
 def _install() -> list[str]:
-    """Return the install command without packages: uv if the environment has no pip, because uv made it."""
+    """Return the install command without package names.
+
+    An environment without pip was created by uv, so use uv there.
+    """
     if find_spec("pip") is None:
         return ["uv", "pip", "install", "--python", sys.executable]
     return [sys.executable, "-m", "pip", "install"]
 
 
 def _packages(extra: str, copy: Distribution | None) -> list[str]:
-    """Return the packages to install: a path from direct_url.json (PEP 610), else the names in METADATA."""
+    """Return the packages to install: the path in direct_url.json (PEP 610), else the names in METADATA."""
     if copy is None:
         return []
     source = json.loads(copy.read_text("direct_url.json") or "{}")

@@ -15,8 +15,8 @@ _DECODERS: dict[type, msgspec.json.Decoder[Any]] = {}
 def decoder(kind: type[T]) -> msgspec.json.Decoder[T]:
     """Return the decoder for `kind`; later calls return the same decoder.
 
-    msgspec inspects a type at its first use. Two threads that do this at once crash the process (seen with msgspec
-    0.22), so a lock serializes them.
+    msgspec inspects a type when it creates the decoder. The process crashes if two threads do this at once (seen with
+    msgspec 0.22), so a lock prevents it.
     """
     with _LEARNING:
         if kind not in _DECODERS:

@@ -1,7 +1,7 @@
 """Convert a frozen dataclass to the members of a JSON object.
 
 Each field becomes a member with the field's name. The members of a contained dataclass are in the same object, as in
-`rows`. Two fields with one name are an error.
+`rows`. Two fields with the same name are an error.
 """
 
 from __future__ import annotations
@@ -32,7 +32,10 @@ def plain_members(value: Any) -> dict[str, Any]:  # noqa: ANN401
 
 
 def fields_of(base: type, value: Any) -> dict[str, Any]:  # noqa: ANN401
-    """Return by name the fields of `value` that the dataclass `base` defines, to build another subclass of `base`."""
+    """Return the fields of `value` that the dataclass `base` has, by name.
+
+    They help to create another subclass of `base`.
+    """
     return {each.name: getattr(value, each.name) for each in fields(base)}
 
 
@@ -50,7 +53,7 @@ def member_types(kind: type) -> dict[str, Any]:
     """Return the annotation of each member that `members` returns, by name.
 
     Raises:
-        TypeError: two fields have one name.
+        TypeError: two fields have the same name.
     """
     found: dict[str, Any] = {}
     hints, contained = get_type_hints(kind, include_extras=True), _contained_in(kind)

@@ -1,8 +1,9 @@
-"""Fold record batches into producer deltas, and combine the deltas of adjacent runs of batches.
+"""Fold record batches into producer deltas, and combine the deltas of adjacent ranges of batches.
 
-A *producer delta* describes how a run of batches changes the entry of one producer. The deltas of two adjacent runs
-combine into the delta of the longer run. So segments can be folded in any order and in parallel; only the combination
-needs offset order. A snapshot entry is a delta that ignores the previous entry. The fields of a delta:
+A *run* is a range of consecutive batches. A *producer delta* describes how a run changes the snapshot entry of one
+producer. The deltas of two adjacent runs combine into the delta of both runs together. So segments can be folded in any
+order and in parallel, but deltas must be combined in offset order. A snapshot entry can be written as a delta that
+ignores the previous entry. The fields of a delta:
 
     producer_id
     batch_action       effect on the cached last batch of the previous entry
@@ -11,9 +12,9 @@ needs offset order. A snapshot entry is a delta that ignores the previous entry.
                                         entry has another epoch
                          CLEAR          a marker changed the epoch, and no data batch followed
                          SET            the last data batch of the run becomes the cached one
-    last_sequence, last_offset, offset_delta   that batch, if SET
+    last_sequence, last_offset, offset_delta   of the cached batch, if SET
     producer_epoch, timestamp                  of the last batch of the run, unless KEEP
-    has_marker         1: the run has a marker, so it closes a transaction that was open before
+    has_marker         1 if the run has a marker, which ends an open transaction of the previous entry
     coordinator_epoch  of the last marker, if has_marker
     txn_first_offset   first offset of the transaction that is open at the end, or -1; ignored if has_marker is 0 and
                        the previous entry has an open transaction
@@ -22,8 +23,8 @@ needs offset order. A snapshot entry is a delta that ignores the previous entry.
     error_offset       first non-transactional batch inside a transaction that this run opened, or -1
 
 Follows org.apache.kafka.storage.internals.log.ProducerAppendInfo with the origin REPLICATION. Like a live broker, the
-fold merges after every batch; a broker that rebuilds its state merges once per segment. The results differ only if,
-inside one segment, markers change an epoch and change it back.
+fold updates an entry after every batch. A broker that rebuilds its state updates the entry once per segment. The
+results differ only if, inside one segment, markers change an epoch and change it back.
 """
 
 from __future__ import annotations
@@ -51,10 +52,10 @@ OpenTransactions = tuple[OpenTransaction, ...]
 
 
 class ProducerFold:
-    """A growing table with one delta per producer, for one run of batches or for the state of one partition.
+    """A growing table with one delta per producer. It describes a run of batches, or the state of a partition.
 
-    Each producer takes about 64 bytes for its delta and 8 to 16 for hash slots. While the table grows, it takes twice
-    that.
+    Each producer takes about 64 bytes for its delta and 8 to 16 bytes for hash slots. While the table grows, it takes
+    twice as much.
     """
 
     def __init__(self, capacity: int = 1024) -> None:
@@ -94,7 +95,7 @@ class ProducerFold:
 
     @property
     def table(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the hash slots and the deltas, which a decoding kernel changes; see `extended_to` and `grow`."""
+        """Return the hash slots and the deltas. A kernel may add deltas to them; then call `extended_to`."""
         return self._slots, self._deltas
 
     def extended_to(self, count: int) -> None:
@@ -135,12 +136,12 @@ class ProducerFold:
         return tuple(map(OpenTransaction, *columns))
 
     def entries(self) -> np.ndarray:
-        """Return the snapshot entries (ENTRY_DTYPE, ascending producer id) that the deltas make of an empty state."""
+        """Return the state after the deltas are applied to an empty state, as ENTRY_DTYPE in ascending producer id."""
         return _entries(self._deltas, self._ascending())
 
 
 def to_entries(deltas: np.ndarray) -> np.ndarray:
-    """Return the snapshot entries (ENTRY_DTYPE) that the deltas make of an empty state, in the order of the deltas."""
+    """Return the state after deltas are applied to an empty state, as ENTRY_DTYPE in the order of the deltas."""
     return _entries(deltas, np.arange(deltas.size))
 
 
@@ -171,9 +172,9 @@ def from_entries(entries: np.ndarray) -> np.ndarray:
 
 
 def is_expired(entries: np.ndarray, *, as_of: int, expiration: int | None) -> np.ndarray:
-    """Return a mask of the entries without an open transaction that were idle for `expiration` ms or longer.
+    """Return a mask of the entries that were idle for at least `expiration` ms and have no open transaction.
 
-    The idle time ends at `as_of`, ms since the epoch. If `expiration` is None, no entry expires. Follows
+    The idle time ends at `as_of`, in ms since the epoch. If `expiration` is None, no entry expires. Follows
     ProducerStateManager.isProducerExpired.
     """
     if expiration is None:

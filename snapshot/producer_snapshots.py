@@ -36,7 +36,7 @@ def read_snapshot(path: str | os.PathLike[str]) -> np.ndarray:
 
 
 def write_snapshot(path: str | os.PathLike[str], entries: np.ndarray, *, replace: bool = False) -> bool:
-    """Write entries as a `.snapshot` file, which appears completely or not at all.
+    """Write entries to a `.snapshot` file. If the write fails, no partial file appears.
 
     Args:
         path: path of the new file; its folder must exist and must not be in a broker's log directory.

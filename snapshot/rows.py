@@ -11,8 +11,8 @@ Each field becomes a column with the field's name. The annotation decides the co
     a dataclass             no column of its own: each of its fields becomes a column
     a dataclass | None      the same columns, all null for None
 
-Two fields with one column name are an error. `msgspec.Meta(description=…)` in `Annotated` is the comment of a column.
-There are no other options: to rename a column, rename the field. Arrays of producer deltas do not use this module.
+Two fields with the same column name are an error. `msgspec.Meta(description=…)` in `Annotated` is the comment of a
+column. There are no other options: to rename a column, rename the field. Producer deltas do not use this module.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class Rows(Generic[T]):
             yield from self._group.read(columns, batch.num_rows)
 
     def read_dicts(self, rows: Sequence[Mapping[str, Any]]) -> list[T]:
-        """Return a dataclass for each row, which is a dict by column name as pyarrow's `to_pylist` returns it."""
+        """Return a dataclass for each row. A row is a dict by column name, as pyarrow's `to_pylist` returns it."""
         import pyarrow as pa
 
         return list(self.read([pa.RecordBatch.from_pylist(list(rows), schema=self.schema)]))
@@ -196,7 +196,7 @@ class _Struct(_Kind):
 def list_ends(lists: pa.ListArray[Any]) -> np.ndarray:
     """Return the index of each list's first element, followed by the end of the last list: n + 1 numbers for n lists.
 
-    Without lists, the result is [0]. Arrow for Java up to 18, which Spark 4.1 contains, writes no offsets then.
+    Without lists, the result is [0]: Arrow for Java up to 18 (Spark 4.1) writes no offsets of an empty array.
     """
     import numpy as np
 

@@ -97,10 +97,11 @@ _ODD = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 
 
 def escaped(text: str) -> str:
-    r"""Return text from outside with control characters escaped, for example as `\x1b`.
+    r"""Return the text with control characters escaped, for example as `\x1b`.
 
-    Unescaped, they could move the cursor of a terminal or forge a line. Format characters (such as those for text
-    direction), lone surrogates and line separators are also escaped.
+    Use it for text that did not come from tiersnap: unescaped control characters could move a terminal's cursor or
+    forge a line. Format characters (such as those for text direction), lone surrogates and line separators are also
+    escaped.
     """
     if text.isascii() and text.isprintable():
         return text

@@ -1,7 +1,7 @@
 """Parse and write the text files of a log directory.
 
-Offset checkpoints (recovery-point-offset-checkpoint, replication-offset-checkpoint, log-start-offset-checkpoint,
-cleaner-offset-checkpoint) and leader-epoch-checkpoint, UTF-8:
+The offset checkpoints (recovery-point-offset-checkpoint, replication-offset-checkpoint, log-start-offset-checkpoint,
+cleaner-offset-checkpoint) and leader-epoch-checkpoint are UTF-8 text:
 
     0                             version
     <entry count>
@@ -92,10 +92,13 @@ def format_offsets(offsets: dict[TopicPartition, int]) -> str:
 
 
 def parse_leader_epochs(text: str, *, name: str) -> LeaderEpochs:
-    """Return the (epoch, start offset) pairs of a leader-epoch-checkpoint; epochs and offsets ascend.
+    """Return the (epoch, start offset) pairs of a leader-epoch-checkpoint.
+
+    Epochs ascend, and start offsets do not descend.
 
     Raises:
-        CorruptCheckpointError: the text does not follow the format, or epochs or offsets do not ascend.
+        CorruptCheckpointError: the text does not follow the format, an epoch or offset is negative, epochs do not
+            ascend, or start offsets descend.
     """
     entries = _entries(text, 2, name)
     epochs = tuple(LeaderEpoch(_integer(epoch, name, bits=32), _integer(start, name)) for epoch, start in entries)

@@ -4,7 +4,7 @@ The batch's attributes contain the codec:
 
     0 none   1 gzip   2 snappy   3 lz4 (frame format)   4 zstd
 
-With snappy, some clients write one bare block. Clients that use snappy-java write framed blocks:
+With snappy, some clients write one snappy block and nothing else. Clients that use snappy-java write blocks in a frame:
 
     off len type    field
       0   8 bytes   82 53 4e 41 50 50 59 00

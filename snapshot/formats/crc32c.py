@@ -1,7 +1,7 @@
 """CRC-32C (Castagnoli) as Kafka uses it: polynomial 0x82F63B78 reflected, initial value and final xor 0xFFFFFFFF.
 
-CRCs are linear: crc(a + b) = shift(crc(a), len(b)) xor crc(b). So the CRC of the suffix b follows from the CRCs of
-a + b and of a, without reading b.
+CRCs are linear: crc(a + b) = shift(crc(a), len(b)) xor crc(b). So the CRC of b can be computed from the CRC of a + b,
+the CRC of a and the length of b.
 """
 
 from __future__ import annotations
@@ -46,11 +46,13 @@ def crc32c_of_rows(rows: np.ndarray) -> np.ndarray:
 
 
 def crc32c_behind(whole: np.ndarray, prefix: np.ndarray, length: np.ndarray) -> np.ndarray:
-    """Return the CRC-32C of each suffix, as uint32[n], from the CRCs of the whole and of the prefix.
+    """Return the CRC-32C of the suffix of each of n byte strings, as uint32[n].
+
+    Each string consists of a prefix and a suffix. The strings are not read.
 
     Args:
         whole: uint32[n], CRC of prefix and suffix together.
-        prefix: uint32[n], CRC of the prefix.
+        prefix: uint32[n], CRC of the prefix alone.
         length: int64[n], number of bytes in the suffix, 0 to 2^31 - 1.
     """
     shifted = prefix.astype(np.uint32)

@@ -10,8 +10,8 @@ A valid index satisfies these rules:
 
 A broker trims the padding of an index when it closes the segment. If zeros remain after the last entry, the broker
 reads these zeros as entries, and its lookups return wrong results. No broker checks for this: LogSegment.sanityCheck
-skips the offset index and the time index, and RemoteLogManager copies all three unchecked. This module reads no
-batches; snapshot.repair.index_check compares the entries with the batches.
+skips the offset index and the time index, and RemoteLogManager uploads all three indexes without a check. This module
+reads no batches; snapshot.repair.index_check compares the entries with the batches.
 """
 
 from __future__ import annotations
@@ -46,7 +46,13 @@ class SegmentExtent:
 
 
 def fault_of_size(name: str, size: int, log_size: int) -> str:
-    """Return the fault in the size in bytes of the index `name` of a log of `log_size` bytes; "" without a fault."""
+    """Return the fault in the size of an index file, or "" if there is none.
+
+    Args:
+        name: a key of LENGTHS.
+        size: bytes of the index file.
+        log_size: bytes of the segment's `.log` file.
+    """
     length = LENGTHS[name]
     if size % length:
         return f"{count_of(size, 'byte')}, no multiple of {length}"
@@ -56,7 +62,12 @@ def fault_of_size(name: str, size: int, log_size: int) -> str:
 
 
 def fault_of_order(name: str, data: bytes, extent: SegmentExtent) -> str:
-    """Return the first fault in the bytes of the index `name` of a closed segment; "" without a fault."""
+    """Return the first fault in an index file of a closed segment, or "" if there is none.
+
+    Args:
+        name: a key of LENGTHS.
+        data: content of the index file.
+    """
     if fault := fault_of_size(name, len(data), extent.size):
         return fault
     return _FAULTS[name](data, extent)
@@ -103,7 +114,7 @@ _FAULTS = {"offset index": _of_offsets, "time index": _of_times, "transaction in
 
 
 def _out_of_order(raw: np.ndarray, field: str, *, least: int, most: int, step: int) -> str:
-    """Return a message about the first value that is too small or too large; "" without one.
+    """Return a message about the first value that is too small or too large, or "" if there is none.
 
     A value must be at least `least`, at most `most`, and at least `step` above the previous value.
     """

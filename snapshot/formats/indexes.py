@@ -3,7 +3,7 @@
     offset index, 8 bytes an entry          time index, 12 bytes an entry
       off len type   field                    off len type   field
         0   4 int32  relativeOffset             0   8 int64  timestamp       ms, largest so far
-        4   4 int32  position                   8   4 int32  relativeOffset  last offset of the batch that has it
+        4   4 int32  position                   8   4 int32  relativeOffset  last offset of that batch
 
 Big-endian, without header and checksum; offsets are relative to the segment's base offset. An entry of the offset index
 has the last offset of a batch, and the byte position where that batch starts. Brokers preallocate the files of an

@@ -2,8 +2,8 @@ r"""Parse a Java properties file, such as `server.properties`, like java.util.Pr
 
     # or ! begins a comment; blank lines are skipped
     key=value       also `key: value` and `key value`; blanks around the separator are dropped
-    a\              a line that ends in an odd number of backslashes continues on the next line, without that line's
-                    leading blanks
+    a\              a line that ends in an odd number of backslashes continues on the next line; the leading
+                    blanks of the next line are dropped
     \t \n \r \f \uXXXX are escapes; a backslash before any other character is dropped
 
 If a key occurs more than once, the last value wins.

@@ -20,9 +20,9 @@ A segment file is a sequence of entries. All formats share the first 17 bytes up
 
 Big-endian. Follows org.apache.kafka.common.record.DefaultRecordBatch and FileLogInputStream.
 
-A partial tail ends decoding without a finding: fewer than 18 bytes remain, or the entry is longer than the rest. An
-entry that is too short for its header, has an unknown magic or a wrong CRC ends decoding with a finding, because a
-broker's recovery would truncate the segment at this entry.
+Decoding stops without a finding if fewer than 18 bytes remain, or if the entry is longer than the rest of the file.
+Decoding stops with a finding if an entry is too short for its header, or has an unknown magic or a wrong CRC. A
+broker's recovery would truncate the segment at such an entry.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The layout of decompressed records inside a batch of magic 2, and the CRC-32C of the records alone.
+"""The layout of decompressed records inside a batch of magic 2, and the CRC-32C of the records without the header.
 
     varint length         bytes after this field
     int8   attributes

@@ -9,7 +9,7 @@
           8   2 int16  producerEpoch
          10   4 int32  lastSequence            -1 without a cached batch
          14   8 int64  lastOffset              -1 without a cached batch
-         22   4 int32  offsetDelta             last - base offset of that batch, 0 without one
+         22   4 int32  offsetDelta             last - base offset of the cached batch, else 0
          26   8 int64  timestamp               ms
          34   4 int32  coordinatorEpoch        -1 without a marker
          38   8 int64  currentTxnFirstOffset   -1 without an open transaction
@@ -72,8 +72,7 @@ def encode(entries: np.ndarray) -> bytes:
 def decode(data: bytes, *, name: str = "snapshot") -> np.ndarray:
     """Return the entries (ENTRY_DTYPE, ascending producer id) in the bytes of a snapshot file.
 
-    If a producer has several entries, only the last one is returned. A broker keeps the same one
-    (ProducerStateManager.loadFromSnapshot).
+    If a producer has several entries, only the last one is returned, as in ProducerStateManager.loadFromSnapshot.
 
     Raises:
         CorruptSnapshotError: see `checked`.

@@ -1,6 +1,6 @@
 """Decode the records of `__cluster_metadata` that create and remove topics, to find topic ids.
 
-A record's value is a frame, as in `__remote_log_metadata`, all big-endian:
+A record's value has these fields in this order, as in `__remote_log_metadata`. All numbers are big-endian:
 
     frame version   unsigned varint, 1
     api key         unsigned varint: 2 TopicRecord, 9 RemoveTopicRecord; other records have no topic id

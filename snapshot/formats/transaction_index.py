@@ -1,7 +1,7 @@
 """Encode, decode and rebuild the transaction index (`.txnindex`) of a segment.
 
     off len type   field
-      0   2 int16  version            0; readers look at byte 0 only
+      0   2 int16  version            0; readers check only byte 0
       2   8 int64  producerId
      10   8 int64  firstOffset        of the aborted transaction
      18   8 int64  lastOffset         offset of its ABORT marker, strictly increasing
@@ -74,15 +74,17 @@ def ongoing_transactions(entries: np.ndarray) -> np.ndarray:
 
 
 def rebuild(rows: np.ndarray, ongoing: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the entries that a run of batches adds to the transaction index of its segment.
+    """Return the transaction index entries that consecutive batches of a segment produce.
 
     Args:
         rows: decoded batches (RECORD_BATCH_DTYPE, offset order) of a segment or of one window of it.
-        ongoing: transactions (ONGOING_TXN_DTYPE) that are open before `rows`. For the first window of a segment, take
-            them from the producer snapshot at its base offset; later, take them from the previous call.
+        ongoing: transactions (ONGOING_TXN_DTYPE) that began below the first row and are open there. For the first
+            window of a segment, take them from the producer snapshot at its base offset. For each later window, take
+            them from the previous call.
 
     Returns:
-        Aborted transactions (ABORTED_TXN_DTYPE, ascending last offset), and the transactions open at the end.
+        Aborted transactions (ABORTED_TXN_DTYPE, ascending last offset), and the transactions that are open after the
+            last row (ONGOING_TXN_DTYPE).
     """
     flags = rows["attributes"]
     is_control = (flags & CONTROL_MASK) != 0

@@ -66,14 +66,14 @@ class TransactionStatus(StrEnum):
 
     @classmethod
     def of_number(cls, number: int) -> TransactionStatus:
-        """Return the status with this number. Raises ValueError: no status has it."""
+        """Return the status with this number. Raises ValueError: no status has this number."""
         if not 0 <= number < len(cls):
             raise ValueError(f"{number} is not a valid TransactionStatus")
         return list(cls)[number]
 
     @property
     def is_prepared(self) -> bool:
-        """Return whether the coordinator has decided the transaction and not yet completed it."""
+        """Return whether the coordinator has decided to commit or abort, and has not yet written all markers."""
         return self in (TransactionStatus.PREPARE_COMMIT, TransactionStatus.PREPARE_ABORT)
 
 
@@ -117,7 +117,7 @@ def decode_key(key: bytes | None) -> str:
     """Return the transactional id of a key.
 
     Raises:
-        UnknownVersionError: the key has another version; brokers skip such a record.
+        UnknownVersionError: the key's version is not 0. Brokers skip such a record.
         CorruptTransactionStateError: the key is missing, or does not follow its schema.
     """
     if key is None:
@@ -130,14 +130,17 @@ def decode_value(value: bytes) -> TransactionLogValue:
 
     Raises:
         UnknownVersionError: the version is not 0 or 1. Brokers from 4.3 on skip such a record; older brokers stop
-            loading the partition at it.
-        CorruptTransactionStateError: the value does not follow its schema, or brokers never write its status.
+            loading the partition of `__transaction_state` at this record.
+        CorruptTransactionStateError: the value does not follow its schema, or has a status that brokers never write.
     """
     return _decoded(value, "value", _value)
 
 
 def has_known_version(value: bytes | None) -> bool:
-    """Return whether the version of a value is known. Return True for tombstones and values too short for a version."""
+    """Return whether tiersnap can decode this version of a value.
+
+    Return True for tombstones and values without a version.
+    """
     return value is None or len(value) < _VERSION_BYTES or value[:_VERSION_BYTES] in _KNOWN_VERSIONS
 
 

@@ -68,7 +68,10 @@ NO_CUT = LARGEST_OFFSET
 
 @part
 def varint(b, p, end):
-    """Return (value, next position) of a zig-zag varint of at most 10 bytes at `p`; position -1 if it exceeds `end`."""
+    """Return (value, next position) of a zig-zag varint of at most 10 bytes at `p`.
+
+    The position is -1 if the varint ends after `end` or is longer.
+    """
     raw = np.uint64(0)
     shift = np.uint64(0)
     while p < end and shift < 70:
@@ -131,8 +134,9 @@ def walk(
         stop_at: offset; the walk stops with CUT at the first batch at or above it.
         check_crc: whether to verify the CRC of each entry.
         states: one WALK_DTYPE, from which the walk continues and which it updates.
-        out: RECORD_BATCH_DTYPE, filled from the state's `row_count` on; NO_ROWS writes no rows.
-        slots, deltas: the table of a ProducerFold with `producer_count` deltas; NO_SLOTS folds nothing.
+        out: RECORD_BATCH_DTYPE, filled from row `row_count` of the state on. If it is NO_ROWS, no rows are written.
+        slots, deltas: the hash table of a ProducerFold, with `producer_count` deltas. If `slots` is NO_SLOTS, the
+            batches are not folded.
 
     Returns:
         The next position in `b`, and the reason for the stop.

@@ -27,7 +27,10 @@ _FORMATS = ("indexes.py", "record_batch.py", "records.py", "snapshot_file.py")
 
 @cache
 def folder() -> Path:
-    """Return the folder, below VARIABLE if this user can write to it. The folder may not exist yet."""
+    """Return the folder. It may not exist yet.
+
+    It is inside $NUMBA_CACHE_DIR if the variable is set and this user can write there.
+    """
     name, given = f"tiersnap-{_digest()}", os.environ.get(VARIABLE)
     for place in (Path(given) if given else None, _PACKAGE / "__pycache__", _cache_of_user()):
         # Test the folder itself and not its parent: after `sudo tiersnap` the folder may belong to root.
@@ -40,7 +43,7 @@ def folder() -> Path:
 
 
 def holds_replay() -> bool:
-    """Return whether the folder has the compiled kernel of a replay, for any processor."""
+    """Return whether the folder has a compiled `batch.walk`, the kernel that each replay needs, for any processor."""
     return any(folder().glob("batch.walk-*.o"))
 
 

@@ -97,7 +97,7 @@ def _c_function(kernel: Kernel) -> _CFunction:
 
 @cache
 def jitted(function: Callable[..., object], *, inline: bool = False) -> Callable[..., object]:
-    """Return numba's version of the function. Functions that it calls are compiled, too."""
+    """Return numba's version of the function. Functions that the function calls are compiled, too."""
     scope = dict(function.__globals__)
     for name in scope.keys() & set(function.__code__.co_names):
         scope[name] = _translated(scope[name])

@@ -1,10 +1,10 @@
 """Compiled checksums: CRC-32C of a batch, CRC-32 of an entry of magic 0 or 1, and a digest over all headers.
 
-`checksum` calls the C library inside google-crc32c by address. `google_crc32c.value` accepts only `bytes`, so each
-batch would need a copy and a call. If the installed wheel lacks the library, `checksum` is `checksum_by_table`.
+`checksum` calls the C library inside google-crc32c by address. `google_crc32c.value` accepts only `bytes`, so it would
+copy each batch. If the installed wheel lacks the library, `checksum` is `checksum_by_table`.
 
-The digest identifies the content of a segment in 64 bits; it is no cryptographic hash. A header contains the CRC that
-its broker stored, so the digest depends on the payloads without reading them. The digest chains one number per entry,
+The digest identifies the content of a segment in 64 bits; it is no cryptographic hash. A header contains the CRC of its
+payload. So other payloads give another digest, although payloads are not read. The digest chains one number per entry,
 made from the 8-byte words of its header:
 
     words    the little-endian words at bytes 0, 8 and 16 of the entry: offset, length, leader epoch, magic and CRC

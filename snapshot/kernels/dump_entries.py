@@ -54,12 +54,15 @@ def walk_all(
     Args:
         b: uint8; `b[0]` is byte `window_position` of the file.
         limit: byte position in the file at which to stop.
-        file_size: bytes of the file. A header may exceed the limit and its entry, but not the file.
+        file_size: bytes of the file. A header may end after `limit` or after its entry, but not after the end of the
+            file.
         last_offset: last offset of the last valid entry before `b[start]`.
-        check_crc: whether to verify CRC-32C, which needs the complete entry in `b`. The caller verifies CRC-32.
+        check_crc: whether to verify the CRC-32C of batches of magic 2. If so, `b` must contain the complete entry. The
+            caller verifies the CRC-32 of entries of magic 0 and 1.
 
     Returns:
-        Rows written, next position in `b`, last offset, stop reason, and the entry's length field if that is wrong.
+        Rows written, next position in `b`, last offset, stop reason, and the length field of the last entry if that is
+            wrong (else 0).
     """
     p = start
     count = 0
@@ -178,7 +181,7 @@ def write(
         count: number of lines.
         values: int64; the values of field j are `values[j * count:(j + 1) * count]`.
         codes: int32, laid out like `values`: index of the word to print, or -1 to print the value.
-        widths: int64, one for each field; see lines.Field.
+        widths: int64, one for each field; see dump.columns.Field.
         words: uint8, all words concatenated; word i is `words[word_starts[i]:word_starts[i + 1]]`.
         texts: uint8, laid out like `words`; text 0 precedes the first field, text j + 1 follows field j.
         digits: uint8, working memory of LONGEST_NUMBER bytes.

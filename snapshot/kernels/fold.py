@@ -117,7 +117,7 @@ def append_batch(d, b):
 
 @inlined
 def _combine(d, e):
-    """Combine delta `d` with delta `e` of the same producer and the next run; `d` becomes the result."""
+    """Combine delta `d` with delta `e` of the same producer and the next range of batches. `d` becomes the result."""
     if d.error_offset < 0:
         is_open = d.txn_first_offset >= 0
         d.error_offset = e.plain_offset if is_open and e.plain_offset >= 0 else e.error_offset
@@ -207,7 +207,7 @@ def add_deltas(
 
 @kernel(DELTA_DTYPE, np.int64, ENTRY_DTYPE)
 def write_entries(deltas: np.ndarray, order: np.ndarray, out: np.ndarray) -> None:
-    """Write into `out` (ENTRY_DTYPE) the entries that deltas[order] make of an empty state."""
+    """Write into `out` (ENTRY_DTYPE) the producer entries after deltas[order] are applied to an empty state."""
     for i in range(order.size):
         d = deltas[order[i]]
         entry = out[i]

@@ -133,7 +133,7 @@ def check_offsets(rows: np.ndarray, entries: np.ndarray, largest_scan: int, stat
         rows: HEADER_DTYPE.
         entries: OFFSET_ENTRY_DTYPE, both fields ascending.
         largest_scan: maximum distance in bytes from a batch back to the last indexed batch.
-        state: int64, updated for the next window: number of entries whose position was reached, number of entries
+        state: int64, two counts that are updated for the next window: entries whose position was reached, and entries
             whose offset was reached.
     """
     positions, offsets = state[0], state[1]
@@ -165,7 +165,8 @@ def check_times(rows: np.ndarray, entries: np.ndarray, largest_scan: int, state:
     Args:
         rows: HEADER_DTYPE.
         entries: TIME_ENTRY_DTYPE, offsets ascending.
-        largest_scan: bytes; within this distance after a batch with a new largest timestamp, the index needs an entry.
+        largest_scan: bytes. A batch with a new largest timestamp must have an index entry within this distance after
+            it.
         state: int64, updated for the next window: number of entries reached, largest timestamp, position of the first
             batch whose timestamp exceeds the last entry's (-1 if none does).
     """

@@ -88,6 +88,9 @@ def records_of_batches(
 
 
 def most_records(batches: np.ndarray) -> int:
-    """Return an upper bound for the number of records in uncompressed batches. Wrong headers do not break the bound."""
+    """Return an upper bound for the number of records in uncompressed batches.
+
+    The bound also holds if a header has a wrong record count.
+    """
     fitting = batches["batch_length"].astype(np.int64) // SMALLEST_RECORD
     return int(np.clip(batches["record_count"], 0, fitting).sum())

@@ -1,8 +1,8 @@
-"""Compute the offsets that remote segments of a partition's lineage cover, as a broker does, without a store.
+"""Compute which offsets of a partition the remote segments cover, by a broker's rules.
 
 A broker copies only segments above its highest remote offset, even if remote storage has gaps below. To find this
 offset, the broker takes the newest leader epoch of the log that has a remote segment. The highest remote offset is the
-last one of these segments in the epoch. Follows
+last offset of this epoch in a remote segment. A log's lineage is the list of its leader epochs. Follows
 org.apache.kafka.server.log.remote.storage.RemoteLogManager.findHighestRemoteOffset.
 """
 
@@ -17,7 +17,7 @@ from tiersnap.snapshot.log.leader_epochs import Interval, epoch_ranges, held_int
 
 @dataclass(frozen=True, slots=True)
 class CopyFacts:
-    """A remote segment."""
+    """The facts about a remote segment that decide which offsets it covers."""
 
     start_offset: int
     end_offset: int  # exclusive
@@ -92,7 +92,7 @@ def coverage_of(copies: Iterable[CopyFacts], lineage: LeaderEpochs, log_end_offs
     """Return the coverage of a lineage by remote segments.
 
     A complete segment covers the offsets at which its leader epochs agree with the lineage. A published segment that
-    lost objects covers nothing, but raises `highest`, because brokers copy nothing below it.
+    lost objects covers nothing, but raises `highest`, because brokers do not copy its offsets again.
 
     Args:
         lineage: (epoch, start offset) of the local log, ascending.

@@ -39,24 +39,28 @@ class MountedDisk:
         return self.free
 
     def says_free(self) -> str:
-        """Return the free bytes in words. If the disk is nearly full, root's answer contains the reserved bytes."""
+        """Return the free bytes in words.
+
+        If the disk is nearly full and this process runs as root, the text also has the bytes that are reserved for
+        root.
+        """
         if self.is_nearly_full and self.writable > self.free:
             return f"{human_bytes(self.free)} and {human_bytes(self.reserved)} for root"
         return human_bytes(self.free)
 
     @property
     def is_nearly_full(self) -> bool:
-        """Return whether at least 90 % of the bytes for users are used."""
+        """Return whether at least 90 % of `total` is used."""
         return self.percent_full >= _NEARLY_FULL_PERCENT
 
     @property
     def is_full(self) -> bool:
-        """Return whether less than 1 % of the bytes for users are free."""
+        """Return whether less than 1 % of `total` is free."""
         return self.percent_full >= 100
 
     @property
     def percent_full(self) -> int:
-        """Return the used percentage of the bytes for users, rounded up as `df` does."""
+        """Return the used percentage of `total`, rounded up as `df` does."""
         if not self.total:
             return 0
         return -(-100 * (self.total - self.free) // self.total)
@@ -171,5 +175,5 @@ def on_disk(size: int) -> int:
 
 
 def says_space(needed: int, log_dir: Path) -> str:
-    """Return a sentence about the space that snapshots need (bytes on disk) and that is free."""
+    """Return a sentence with the free space and the space that snapshots need. `needed` is in bytes on disk."""
     return f"{log_dir}: {says_room('the snapshots', needed, disk_of(log_dir))}"

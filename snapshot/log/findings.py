@@ -1,4 +1,4 @@
-"""Findings: damaged, missing or unreadable files, as data."""
+"""Findings about damaged, missing or unreadable files."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def unreadable(path: str, error: OSError) -> Finding:
     """Return the finding about a listed file or folder that cannot be read.
 
     If the file was deleted after the listing, the kind is DELETED_FILE. If this user may not read it, the kind is
-    PERMISSION_DENIED. Both prove no damage.
+    PERMISSION_DENIED. Neither kind proves damage.
     """
     if isinstance(error, FileNotFoundError):
         return Finding(FindingKind.DELETED_FILE, path, -1, DELETED)

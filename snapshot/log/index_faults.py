@@ -11,7 +11,7 @@ from tiersnap.snapshot.log.segment_walk import SegmentEnd
 
 
 def faults_by_size(segment: Segment) -> tuple[str, ...]:
-    """Return a message for each index of a closed segment whose size is wrong. No file is read."""
+    """Return a message for each index file of a wrong size in a closed segment. No file is read."""
     if segment.is_active:
         return ()
     faults: list[str] = []
@@ -23,12 +23,12 @@ def faults_by_size(segment: Segment) -> tuple[str, ...]:
 
 
 def faults_by_order(filesystem: FileSystem, segment: Segment, end: SegmentEnd) -> tuple[str, ...]:
-    """Return a message for each index of a closed segment whose size is right and whose entries are wrong.
+    """Return a message for each index file in a closed segment that has the right size but wrong entries.
 
     An unreadable index gives no message, because the upload rebuilds it.
 
     Args:
-        end: the end of the segment's scan. If the segment is damaged, its indexes are not checked.
+        end: result of the segment's scan. If the segment is damaged, its indexes are not checked.
     """
     if segment.is_active or end.finding is not None:
         return ()

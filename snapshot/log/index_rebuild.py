@@ -4,8 +4,9 @@ Follows org.apache.kafka.storage.internals.log.LogSegment.recover. The offset in
 starts more than 4096 bytes (`index.interval.bytes`) after the last indexed batch. At the same batch, the time index
 gets an entry if the largest timestamp has grown; the end of the segment adds a last entry.
 
-A live broker's index may differ: the broker was restarted inside the segment, appended several batches in one call
-(followers, the log cleaner), or has another interval. Lookups in both indexes return the same results.
+A running broker may have written other entries. This happens if it was restarted while the segment was active, if it
+appended several batches in one call (followers, the log cleaner), or if it has another interval. Lookups in the
+broker's index and in the rebuilt index return the same results.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from tiersnap.snapshot.kernels.index import HEADER_DTYPE
 
 
 class IndexRebuild:
-    """Builder of both indexes of one segment, window by window."""
+    """A builder of the offset index and the time index of one segment."""
 
     def __init__(self, base_offset: int) -> None:
         self._base_offset = base_offset
@@ -35,8 +36,8 @@ class IndexRebuild:
                 Entries of magic 0 and 1 are indexed like batches.
 
         Raises:
-            CorruptIndexError: an offset is 2^31 or more above the base offset; a broker would start a new segment
-                before it.
+            CorruptIndexError: an offset is 2^31 or more above the base offset; a broker would start a new segment at
+                this offset.
         """
         if rows.size == 0:
             return

@@ -1,11 +1,12 @@
 """Compare leader epochs of remote segments and of batches with the leader epochs of the log, its *lineage*.
 
 An offset of a remote segment belongs to the log if segment and lineage have the same epoch for it. This excludes
-records of a leader that lost an unclean election. Follows
+records that the partition lost in an unclean leader election. Follows
 org.apache.kafka.server.log.remote.storage.RemoteLogManager.isRemoteSegmentWithinLeaderEpochs.
 
 The epochs in batch headers must agree with the leader-epoch-checkpoint. A broker finds a remote offset by the leader
-epoch in its own checkpoint. With wrong epochs it would not find the records, or would return records of another log.
+epoch in its own checkpoint. If the checkpoint has wrong epochs, the broker does not find the records, or returns
+records of another log.
 
     batch at or above the first entry    must have the epoch of the last entry at or below its base offset
     batch below the first entry          not checked: the log start moved up, and older entries were dropped

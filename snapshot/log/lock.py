@@ -97,7 +97,7 @@ def holder_of(log_dir: Path) -> int | None:
     """Return the process id of the broker that holds `.lock`, or None if no process does.
 
     The kernel returns the holder (F_GETLK) without taking the lock; read permission suffices. For a process of another
-    container, the kernel returns 0. A lock of this process does not count.
+    container, the kernel returns 0. If this process holds the lock, return None.
 
     Raises:
         OSError: this user may not read `.lock`, the file is not regular, or the system cannot name the holder.

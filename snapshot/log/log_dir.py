@@ -351,7 +351,7 @@ def split_at(
 
     Args:
         segments: ascending.
-        checkpoint: log start offset of the whole log; None if no checkpoint names it.
+        checkpoint: log start offset of the partition, local or remote; None if no checkpoint has it.
     """
     start = checkpoint or 0
     if segments:

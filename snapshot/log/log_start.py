@@ -1,6 +1,6 @@
 """Find the log start offset of a partition, which may be in remote storage or in a local segment.
 
-The first of these sources that has it decides:
+The first of these sources that has the offset decides:
 
     the checkpoint    log-start-offset-checkpoint names the partition, or --log-start or the cluster gives its log start
     remote storage    remote segments of the log's lineage cover all offsets from the first leader epoch to the first
@@ -8,11 +8,12 @@ The first of these sources that has it decides:
     leader epochs     the first leader epoch begins at the first local segment or above it: when the log start moves,
                       a broker removes older epochs
 
-If no source has it, the log start is unknown, and no producer state is computed from the first local segment on. This
-is common up to Kafka 3.7.0, which never checkpoints the log start of a tiered log (KAFKA-16146); later releases do so
-after a minute. It also happens if a broker is killed right after retention, or if a directory is copied without its
-checkpoint. Lost leader epochs show no log start. Epochs that were rebuilt from batches prove nothing below the first
-segment. The log of a topic that is never tiered begins at its first local segment.
+If no source has the offset, the log start is unknown, and no producer state is computed from the first local segment
+on. This is common up to Kafka 3.7.0, which never checkpoints the log start of a tiered log (KAFKA-16146); later
+releases do so after a minute. It also happens if a broker is killed right after retention, or if a directory is copied
+without its checkpoint. If leader-epoch-checkpoint lost epochs, it does not show the log start. Epochs that were rebuilt
+from batches prove nothing below the first segment. The log of a topic that is never tiered begins at its first local
+segment.
 """
 
 from __future__ import annotations
@@ -64,9 +65,9 @@ def may_begin_below(partition: Partition) -> bool:
 
 
 def unloaded_below(partition: Partition) -> int:
-    """Return the offset below which a broker deletes snapshots unread when it loads the partition (LogLoader.load).
+    """Return the offset below which a broker deletes snapshots without reading them when it loads the partition.
 
-    If no checkpoint names the log start of a tiered log, the broker assumes 0.
+    If no checkpoint names the log start of a tiered log, the broker assumes 0 (LogLoader.load).
     """
     if partition.log_start_checkpoint is not None:
         return partition.log_start_checkpoint
@@ -94,7 +95,7 @@ class LogStarts:
     unlocated: dict[str, str] = field(default_factory=dict)  # by partition name: why the log start is unknown
 
     def add(self, partition: Partition, covered: Iterable[Interval] = ()) -> bool | None:
-        """Count a partition, and return `begins_below`."""
+        """Count a partition, and return the result of `begins_below` for it."""
         is_below, why = begins_below(partition, covered), ""
         if is_below is None:
             why = why_unknown(partition)
@@ -102,14 +103,17 @@ class LogStarts:
         return is_below
 
     def count(self, name: str, *, is_continued: bool, why: str) -> None:
-        """Count a partition. `why` is the reason for an unknown log start, or ""."""
+        """Count a partition. `why` is the reason if its log start is unknown, and "" if it is known."""
         self.continued += is_continued
         if why:
             self.unlocated[name] = why
 
 
 def with_log_start(partition: Partition, offset: int | None) -> Partition:
-    """Return the partition with this log start offset, unless a checkpoint names one or `offset` is None."""
+    """Return the partition with this log start offset.
+
+    It is unchanged if a checkpoint names one, or if `offset` is None.
+    """
     if offset is None or partition.log_start_checkpoint is not None:
         return partition
     log_start, deleted, live = split_at((*partition.deleted_segments, *partition.segments), offset)
@@ -123,16 +127,17 @@ def with_log_start(partition: Partition, offset: int | None) -> Partition:
 
 
 def may_take_leaders(partition: Partition) -> bool:
-    """Return whether the leader's log start may be used: the local one is unknown, or in remote storage."""
+    """Return whether the leader's log start may be used. It may if the local one is unknown or in remote storage."""
     return begins_below(partition) is not False
 
 
 def with_leaders(partition: Partition, offset: int | None) -> Partition:
-    """Return the partition with the leader's log start offset, or unchanged. `offset` None means that it is unknown.
+    """Return the partition with the leader's log start offset, or unchanged.
 
-    The leader's log start is used in two cases: the local one is unknown, or the log begins in remote storage and the
-    leader's log start is above the local one. Brokers checkpoint a new log start once a minute, and may delete the
-    remote segments below it earlier.
+    An `offset` of None means that the leader's log start is unknown; the partition is then unchanged. The leader's log
+    start is used in two cases: the local one is unknown, or the log begins in remote storage and the leader's log start
+    is above the local one. Brokers checkpoint a new log start once a minute, and may delete the remote segments below
+    it earlier.
     """
     if offset is None or not may_take_leaders(partition):
         return partition
@@ -140,7 +145,7 @@ def with_leaders(partition: Partition, offset: int | None) -> Partition:
 
 
 def moved_up(partition: Partition, offset: int | None) -> Partition | None:
-    """Return the partition with the leader's log start offset if that is above the checkpoint's, else None."""
+    """Return the partition with the leader's log start offset if this is above the checkpoint's offset, else None."""
     told = partition.log_start_checkpoint
     if offset is None or told is None or offset <= told:
         return None

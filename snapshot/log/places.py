@@ -89,9 +89,9 @@ def refuse_unsupported(uri: str, *, hint: str) -> None:
 
 
 def each_once(uris: Iterable[str]) -> tuple[str, ...]:
-    """Return the URIs in order, each location once in its first spelling.
+    """Return the URIs in order, without URIs that name the location of an earlier one.
 
-    Links are not resolved, because a mount may be a link.
+    A symbolic link and its target are two locations.
     """
     found: dict[str, str] = {}
     for uri in uris:
@@ -100,7 +100,7 @@ def each_once(uris: Iterable[str]) -> tuple[str, ...]:
 
 
 def place_of(uri: str) -> str:
-    """Return the canonical form of a path or URI. Links are not resolved.
+    """Return the canonical form of a path or URI. Symbolic links are not resolved.
 
     Tables store this form, so that a source has the same name in each run, however the user writes it.
     """

@@ -42,7 +42,8 @@ def complete(
 
     Args:
         found: epochs in the file; None if it is missing or unreadable.
-        segments: ascending; the first one contains the log start offset. The file has no epochs of older segments.
+        segments: ascending; the first one contains the log start offset. Brokers remove the epochs of older segments
+            from the file.
     """
     if not segments or (found and found[0][1] <= log_start_offset):
         return KnownEpochs(found)

@@ -37,7 +37,10 @@ class LogRecord(NamedTuple):
 
 
 class SegmentRecords:
-    """An iterator over the records of a segment in offset order, without control records. Then read `findings`."""
+    """An iterator over the records of a segment in offset order, without control records.
+
+    After the iteration, `findings` contains the damage.
+    """
 
     def __init__(self, filesystem: FileSystem, segment: Segment, *, check_crc: bool = True) -> None:
         self._filesystem = filesystem

@@ -50,7 +50,7 @@ def refuse_log_dir(path: str | os.PathLike[str], what: str) -> None:
 
 
 def _mark_of(directory: Path, *, is_named: bool) -> str | None:
-    """Return the name of the file or folder that shows that `directory` is a broker's, or None.
+    """Return the file or folder that shows that `directory` belongs to a broker, or None if there is no such file.
 
     If this user may not list the directory, return None.
     """

@@ -31,7 +31,9 @@ Consumer = Callable[[np.ndarray, int], int | None]
 
 
 class EntryFeed:
-    """A splitter of one segment's stream into complete entries. It buffers entries that span several pieces.
+    """A splitter that divides the stream of one segment into complete entries.
+
+    It buffers entries that span several pieces.
 
     Attributes:
         position: byte position in the segment up to which entries were consumed.
@@ -51,7 +53,10 @@ class EntryFeed:
         return len(self._begun)
 
     def update(self, piece: memoryview) -> memoryview:
-        """Consume the next bytes of the segment, and return the bytes that were not consumed. `piece` is not kept."""
+        """Consume the next bytes of the segment, and return the bytes that were not consumed.
+
+        No reference to `piece` is kept.
+        """
         while self._begun and not self.is_over and len(piece):
             taken = max(self._wanted(), 1)
             self._begun += piece[:taken]
@@ -148,5 +153,5 @@ class SegmentCheck:
         return self._walk.finding(self.size, self._reason)
 
     def finish(self) -> SegmentEnd:
-        """Return the end of the walk. Call it once, after the last byte."""
+        """Return the result. Call this method once, after the last byte."""
         return self._walk.end(self.size, self._walk.finding(self.size, self._reason))

@@ -1,4 +1,4 @@
-"""Decode a segment file window by window, and report how the file ended.
+"""Decode a segment file window by window, and report where its valid entries end.
 
 A partial tail is normal in the active segment: the broker is writing, or it crashed and truncates the tail at its next
 start. In a closed segment, a partial tail is damage. Damage ends the scan at the byte at which a broker's recovery
@@ -28,7 +28,10 @@ __all__ = ["Folding", "SegmentEnd", "SegmentScan"]
 
 @dataclass
 class SegmentScan:
-    """An iterator over decoded rows (RECORD_BATCH_DTYPE; an array is valid until the next one). Then read `end`."""
+    """An iterator over arrays of decoded batches (RECORD_BATCH_DTYPE) of a segment file.
+
+    An array is valid until the next one is requested. After the iteration, `end` contains the result.
+    """
 
     filesystem: FileSystem
     path: str
@@ -51,7 +54,7 @@ class SegmentScan:
         keep_rows: bool = True,
         folding: Folding | None = None,
     ) -> SegmentScan:
-        """Return the scan of a listed segment."""
+        """Create a scan of a listed segment. The file is opened when the iteration begins."""
         return cls(
             filesystem,
             segment.log.path,

@@ -1,6 +1,6 @@
 """Walk over the bytes of one segment: decode, fold and check its batches.
 
-`SegmentScan` passes the windows of a file, `SegmentCheck` the pieces of a stream.
+`SegmentScan` walks over the windows of a file, and `SegmentCheck` over the pieces of a stream.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _MESSAGES = {
 
 @dataclass(frozen=True, slots=True)
 class SegmentEnd:
-    """The result of a walk, which ended at the end of the segment or at damage."""
+    """The result of a walk over a segment. The walk stopped at the end of the segment or at damage."""
 
     total_bytes: Annotated[int, Meta(description="bytes of the file when it was opened")]
     valid_bytes: Annotated[int, Meta(description="bytes up to the end of the last valid entry")]
@@ -87,26 +87,26 @@ class Folding(Protocol):
 
     Attributes:
         producers: the current fold.
-        stop_at: offset; `cut` is called before the first entry at or above it is folded.
+        stop_at: offset; `cut` is called before the first entry at or above this offset is folded.
     """
 
     producers: ProducerFold
 
     @property
     def stop_at(self) -> int:
-        """Return the offset at which the next run must begin, above all folded batches, or NO_CUT."""
+        """Return the offset at which a new fold must begin, or NO_CUT. It is above all folded batches."""
 
     def cut(self, max_timestamp: int) -> None:
         """Start a new fold with a larger `stop_at`.
 
         Args:
-            max_timestamp: ms, largest of the segment's entries up to here; -1 without one.
+            max_timestamp: ms, largest timestamp of the segment's entries below `stop_at`; -1 if none has a timestamp.
         """
 
 
 @dataclass
 class SegmentWalk:
-    """A walk over one segment. `SegmentScan` explains the arguments."""
+    """A walk over one segment. `SegmentScan` explains its fields."""
 
     path: str  # for findings
     _: KW_ONLY
@@ -134,10 +134,10 @@ class SegmentWalk:
             self._out = np.empty(min(max(size // HEADER_LENGTH, 1), _ROWS), RECORD_BATCH_DTYPE)
 
     def over(self, window: np.ndarray, position: int) -> Iterator[np.ndarray]:
-        """Walk over uint8 bytes, the first of which is byte `position` of the segment. Yield arrays of decoded rows.
+        """Walk over a uint8 window, which begins at byte `position` of the segment. Yield arrays of decoded rows.
 
-        An array is valid until the next one. Afterwards, `cursor` is the position in `window` at which the walk
-        stopped, and `reason` why it stopped (see kernels.batch).
+        An array is valid until the next one is requested. Afterwards, `cursor` is the position in `window` at which the
+        walk stopped, and `reason` is the reason (a constant of kernels.batch).
         """
         state = self._state
         cursor, reason = 0, kernels.ROWS_FULL

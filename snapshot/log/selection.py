@@ -62,7 +62,7 @@ class NamedLogDir:
 
 
 def matches_topic(topic: str, pattern: re.Pattern[str] | None) -> bool:
-    """Return whether --topic selects the topic."""
+    """Return whether the pattern of --topic selects the topic. None selects every topic."""
     return pattern is None or pattern.fullmatch(topic) is not None
 
 
@@ -81,9 +81,10 @@ def selected_of(log_dirs: Sequence[NamedLogDir], selection: Selection) -> Iterat
     """List the selected partitions one by one, directory by directory.
 
     Raises:
-        UsageError: nothing is selected. A mistyped name must not look like a healthy result.
-        NotALogDirError: folders are named like partitions and have no segments (`disk-1`, `disk-2`: the log directories
-            are inside).
+        UsageError: nothing is selected. Without this error, a mistyped name would give an empty result that looks
+            healthy.
+        NotALogDirError: the folders have names like partitions but no segments. For example, `disk-1` and `disk-2` may
+            be folders that contain log directories.
     """
     has_partition = has_content = False
     left = set(selection.partitions)
@@ -149,7 +150,7 @@ def count(log_dirs: Sequence[NamedLogDir], selection: Selection) -> int:
 
 
 def named(log_dir: LogDir, names: Collection[TopicPartition]) -> Iterator[Partition]:
-    """Yield the named partitions that exist in the log directory. Each is listed when the caller requests it."""
+    """Yield the named partitions that exist in the log directory. A partition is listed when the caller requests it."""
     for folder in log_dir.folders:
         if split_folder_name(folder) in names:
             yield log_dir.partition(folder)
@@ -174,7 +175,7 @@ def internal_reason(topic: str) -> str:
 
 
 def compaction_reason(partition: Partition) -> str:
-    """Return why the topic counts as compacted, or ""."""
+    """Return why tiersnap treats the topic as compacted, or ""."""
     if partition.cleaner_offset is not None:
         return f"the cleaner passed offset {partition.cleaner_offset}"
     return ""
@@ -215,8 +216,9 @@ def twice(
 ) -> Iterator[tuple[str, NamedLogDir, NamedLogDir]]:
     """Yield (folder, first directory, second directory) for each selected partition that is in two directories.
 
-    A broker that moves a partition to another disk renames its folder there before the old folder here
-    (LogManager.replaceCurrentWithFutureLog). So both folders are examined again before a pair is reported.
+    A broker that has moved a partition to another disk renames the new folder first, then the old one
+    (LogManager.replaceCurrentWithFutureLog). So this function checks that both folders still exist before it yields
+    them.
     """
     seen: dict[str, NamedLogDir] = {}
     for each in log_dirs:

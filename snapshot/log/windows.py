@@ -1,14 +1,14 @@
-"""Read a segment file by windows, with constant memory for any segment size.
+"""Read a segment file in windows, with constant memory for any segment size.
 
 A closed segment on a local disk is memory-mapped, so that headers of large batches are read without their payload. A
-broker appends to the active segment and may truncate it, so this file is read piece by piece into one buffer that stays
-in the processor's cache. Remote files cannot be mapped and are read.
+broker appends to the active segment and may truncate it. So an active segment is read piece by piece into one buffer
+that stays in the processor's cache. Remote files cannot be mapped and are read.
 
 Access to a mapped page beyond the end of its file, or to one that the disk cannot read, raises a bus error (SIGBUS),
 which kills the process. Followers truncate even closed segments. pread is safe, but takes twice as long for batches of
-300 bytes, and eight times as long for 4 KiB. So a signal handler watches the maps: at a bus error it maps zeros over
-the rest of the map and sets `is_cut`, and the read continues. `close` then raises an error. libwayland does the same
-(wl_shm_buffer_begin_access). Other bus errors go to the previous handler. Maps are used only on 64-bit Linux.
+300 bytes, and eight times as long for batches of 4 KiB. So a signal handler watches the maps: at a bus error it maps
+zeros over the rest of the map and sets `is_cut`, and the read continues. `close` then raises an error. libwayland does
+the same (wl_shm_buffer_begin_access). Other bus errors go to the previous handler. Maps are used only on 64-bit Linux.
 """
 
 from __future__ import annotations
@@ -82,7 +82,11 @@ class MappedWindows:
         return np.frombuffer(self._map, np.uint8, length, position)
 
     def close(self) -> None:
-        """Close the file. Raises OSError: the windows may be wrong. The map exists as long as its last window."""
+        """Close the file. The map is released with its last window.
+
+        Raises:
+            OSError: the file was truncated or unreadable during the reads, so the windows may be wrong.
+        """
         size = os.fstat(self._descriptor).st_size
         os.close(self._descriptor)
         if self._map is None:
@@ -94,7 +98,7 @@ class MappedWindows:
 
 
 class BufferedWindows:
-    """Windows of a local file that may shrink; its bytes are read into one buffer."""
+    """Windows of a local file that may shrink. The bytes are read into one buffer."""
 
     best_bytes = _CACHED_BYTES
 
@@ -120,7 +124,7 @@ class BufferedWindows:
         return window
 
     def close(self) -> None:
-        """Close the file. Raises OSError: a file that must not shrink was truncated."""
+        """Close the file. Raises OSError: the file was truncated, and `may_shrink` is False."""
         size = os.fstat(self._descriptor).st_size
         os.close(self._descriptor)
         if not self._may_shrink:
@@ -166,7 +170,10 @@ def _refuse_cut(path: str, before: int, now: int) -> None:
 
 
 def pieces(windows: Windows, start: int, end: int) -> Iterator[np.ndarray]:
-    """Yield the bytes [start, exclusive end) in windows of 1 MiB. Bytes that were truncated meanwhile are omitted."""
+    """Yield the bytes [start, exclusive end) in windows of 1 MiB.
+
+    If the file was truncated, the missing bytes are omitted.
+    """
     for position in range(start, end, _CACHED_BYTES):
         yield windows.read(position, min(_CACHED_BYTES, end - position))
 

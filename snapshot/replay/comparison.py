@@ -65,7 +65,9 @@ class Comparison:
         return self.compared is SnapshotVerdict.SUSPECT and not self.does_harm(expiry)
 
     def verdict(self, expiry: BrokerExpiry) -> SnapshotVerdict:
-        """Return the verdict that decides whether a segment may be uploaded with the file; see `does_harm`.
+        """Return the verdict on the file, which decides whether a segment may be uploaded with it.
+
+        Errors in the file are ignored if they do no harm (`does_harm`).
 
         A file that was compared with only a part of the log can be proven wrong, but not right.
         """

@@ -74,10 +74,10 @@ def examine(
     begins: Beginning = NOT_LOOKED,
     fold: FoldSegment = fold_segment,
 ) -> Examination:
-    """Replay a partition from its files, and judge its snapshots and segments; see `examine_decodes`.
+    """Replay a partition from its files, and return its facts, findings and snapshots. See `examine_decodes`.
 
     Args:
-        fold: folds a segment, or returns the result of another thread (FoldsAhead).
+        fold: called to fold a segment. A FoldsAhead returns a fold that another thread computed.
     """
     decodes = LocalDecodes(filesystem, check_crc, fold)
     read_snapshot = snapshot_reader(filesystem, partition)
@@ -128,7 +128,7 @@ def examine_decodes(
 
 
 def _undecoded(segment: Segment, largest_timestamp: int) -> SegmentEnd:
-    """Return the end of a segment that was not decoded, because the replay starts above it."""
+    """Return a SegmentEnd for a segment that was not decoded, because the replay starts above it."""
     end = segment.next_base_offset
     if end is None:
         end = segment.base_offset
@@ -157,8 +157,9 @@ def conclude(
     """Return the examination for a finished replay.
 
     Args:
-        snapshots: by reached offset, the comparison of the file or of the snapshot that was computed instead of it.
-        reached: by the same offsets, the results to store.
+        snapshots: comparisons by offset, for each offset that the replay reached. If no usable file exists there, the
+            comparison describes the computed snapshot.
+        reached: the results to store, by the same offsets.
         find_faults: see `examine_decodes`; not called for topics that are never tiered.
     """
     partition = replay.partition
@@ -299,7 +300,7 @@ def rebuilt_parts(segment: Segment) -> tuple[str, ...]:
 
 
 def has_leader_epoch(epochs: Iterable[tuple[int, int]] | None, next_base_offset: int | None) -> bool:
-    """Return whether the segment has a leader epoch, which means that one starts below the segment's end."""
+    """Return whether a leader epoch starts below the segment's end. A segment cannot be uploaded without one."""
     return any(next_base_offset is None or start < next_base_offset for _, start in epochs or ())
 
 

@@ -1,4 +1,4 @@
-"""Rules for idle producers: which a written snapshot omits, and which a broker drops when it loads a snapshot.
+"""Rules for idle producers: which ones tiersnap omits from a snapshot, and which ones a broker drops on loading.
 
 A broker drops idle producers by its own clock. So a surplus entry in a file does no harm, but a missing entry may.
 tiersnap measures the age of an entry at the largest record timestamp of the segment that ends at the snapshot offset.
@@ -32,10 +32,12 @@ class Expiry:
     as_of: int | None = None  # time at which all ages are measured; None measures at each snapshot offset's timestamp
 
     def checked(self, producer_expiration: int | None) -> Expiry:
-        """Return these rules if they suit the broker's producer.id.expiration.ms (None: it never drops producers).
+        """Check these rules against the broker's producer.id.expiration.ms, and return them.
+
+        If the broker never drops producers, `producer_expiration` is None.
 
         Raises:
-            UsageError: a file by these rules would lack producers that the broker still keeps.
+            UsageError: a snapshot that follows these rules would lack producers that the broker still keeps.
         """
         if self.expiration is not None and (producer_expiration is None or self.expiration < producer_expiration):
             raise UsageError(
@@ -86,7 +88,10 @@ class BrokerExpiry:
 
     @property
     def since(self) -> int | None:
-        """Return the time (ms) at or before which the last batch of an expired producer was; None if none expires."""
+        """Return the time limit in ms; None if no producer expires.
+
+        A producer has expired if its last batch is not later than this limit.
+        """
         return None if self.expiration is None else self.now - self.expiration
 
     def live(self, entries: np.ndarray) -> np.ndarray:
@@ -149,7 +154,7 @@ class ReplayOptions:
         return BrokerExpiry(now, self.producer_expiration)
 
     def digest(self, *, place: str | None) -> str:
-        """Return a digest of the options. Two runs with equal digests find and write the same for a partition.
+        """Return a digest of the options. Two runs with equal digests give the same results for an unchanged partition.
 
         Args:
             place: the remote location; None without one.

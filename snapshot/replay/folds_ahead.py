@@ -46,14 +46,14 @@ class _Wanted:
 
 
 class FoldsAhead:
-    """A `FoldSegment` that folds the segments of expected partitions ahead of the requests, and others on demand.
+    """A FoldSegment that folds segments in other threads before the replay requests them.
 
-    Only segments on local disks are folded ahead. At the exit of the context, the threads end; a running fold ends
-    within 32 MiB of its file.
+    It folds segments ahead if `expect` announced them and they are on a local disk. It folds other segments when they
+    are requested. The threads end when the context exits; a running fold first reads at most 32 MiB more.
     """
 
     def __init__(self, *, check_crc: bool = True, threads: int | None = None) -> None:
-        """Fold with `threads` threads; by default with one for each core that the process may use."""
+        """Use `threads` threads. The default is one thread for each core that this process may use."""
         self._check_crc = check_crc
         self._threads = threads or usable_cores()
         self._stop = Event()
@@ -78,7 +78,7 @@ class FoldsAhead:
         """Yield the partitions, and call `expect` for each. One partition per core is listed ahead.
 
         Raises:
-            TiersnapError: the listing failed. The partitions that were listed before are yielded first.
+            TiersnapError: the listing failed. The partitions that were listed before the failure are yielded first.
         """
         ahead: deque[tuple[NamedLogDir, Partition]] = deque()
         failure: TiersnapError | None = None
@@ -120,7 +120,7 @@ class FoldsAhead:
         return fold.result()
 
     def _skip_to(self, wanted: _Wanted) -> None:
-        """Cancel the announced folds before the wanted one: the replay did not request them."""
+        """Cancel the folds that precede the wanted one in the queues. The replay has skipped their segments."""
         while self._begun and self._begun[0][0] != wanted:
             passed, fold = self._begun.popleft()
             fold.cancel()

@@ -19,7 +19,7 @@ from tiersnap.snapshot.replay.snapshot_comparison import ReadSnapshot, found_at
 
 @dataclass(frozen=True, slots=True)
 class LostOffsets:
-    """Offsets [first, next) that are in no segment, although a proof of batches in them exists."""
+    """Offsets [first, next) that provably had batches and are now in no segment."""
 
     first: int
     next: int
@@ -68,7 +68,10 @@ class LostOffsetsSearch:
         self._told_at = np.empty(0, np.int64)
 
     def between(self, first: int, following: int | None) -> LostOffsets | None:
-        """Return the gap if offsets in it are proven to be lost, else None. Call it with ascending gaps."""
+        """Return the gap if it is proven that a segment in it was lost, else None.
+
+        Call this method with ascending gaps.
+        """
         lost = gap_between(self._partition, first, following)
         if lost is None:
             return None

@@ -74,7 +74,10 @@ class RemoteLister:
         return seen
 
     def _with_start(self, listing: PartitionListing, look: RemoteLook) -> PartitionListing:
-        """Add a state to start from: at the end of a remote segment, if all local segments below it are tiered."""
+        """Add a snapshot to start from.
+
+        It is at the end of a remote segment below which all local segments are tiered.
+        """
         partition, copies = listing.partition, listing.remote.copies
         behind = copies_up_to(_tiered_ends(listing), copies, partition)
         newest = sorted(behind, key=lambda copy: copy.next_base_offset, reverse=True)[:_MOST_STARTS]
@@ -108,7 +111,7 @@ def copy_before(listing: PartitionListing) -> ListedCopy | None:
 
 
 def _tiered_ends(listing: PartitionListing) -> set[int]:
-    """Return the end offsets of the tiered segments below the first untiered one, up to the high watermark."""
+    """Return the end offsets, up to the high watermark, of all tiered segments below the first untiered segment."""
     partition = listing.partition
     high_watermark = ENDLESS if partition.high_watermark is None else partition.high_watermark
     found: set[int] = set()

@@ -1,7 +1,8 @@
-"""Replay a partition: fold its runs in offset order, and compare each snapshot file with the state at its offset.
+"""Replay a partition: apply its runs in offset order, and compare each snapshot file with the state at its offset.
 
-`scan`, `verify` and `repair` fold the runs on demand. The Spark job passes runs that earlier tasks folded. If no older
-segment changed, the job also passes the state at the end of the last run's replay.
+A run (segment_runs.Run) contains the producer deltas of consecutive batches. `scan`, `verify` and `repair` compute the
+runs when they are needed. The Spark job passes runs that earlier tasks computed. If no older segment changed, the job
+also passes the state at which the previous replay of the partition ended.
 """
 
 from __future__ import annotations
@@ -67,7 +68,10 @@ class Replay:
         return _ascending(state.deltas)
 
     def gaps(self) -> Iterator[LostOffsets]:
-        """Yield each gap between segments that were read, lost or not. Gaps that the log cleaner passed are omitted."""
+        """Yield each gap between two segments that were read, except gaps that the log cleaner passed.
+
+        The offsets of a gap need not be lost.
+        """
         for segment in self.partition.segments:
             end = self.ends.get(segment.base_offset)
             if end is None:
@@ -119,11 +123,11 @@ def inside(offsets: list[int], segment: Segment) -> list[int]:
 def replay_partition(
     partition: Partition, read_runs: ReadRuns, read_snapshot: ReadSnapshot, *, begins: Beginning = NOT_LOOKED
 ) -> tuple[Replay, Iterator[Boundary]]:
-    """Return a lazy replay of a partition and its boundaries. Iterate the boundaries before you read the replay.
+    """Return the replay of a partition, and an iterator over its boundaries. The iteration fills the Replay.
 
     The boundaries are at each base offset except the first, at each snapshot file, and at the log end. Those at or
-    below the start of the replay are omitted. If the replay starts at the first base offset and a snapshot file exists
-    at it, this offset is a boundary, too.
+    below the start of the replay are omitted. If the replay starts at the first base offset, and a snapshot file with
+    this offset exists, the offset is a boundary, too.
     """
     replay = Replay(partition, begins)
     return replay, _boundaries(replay, _state_at_first(partition, begins), read_runs, read_snapshot)

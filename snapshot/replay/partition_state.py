@@ -119,7 +119,7 @@ class ReplayState:
         is_asked: bool = False,
         is_unlocated: bool = False,
     ) -> None:
-        """Create the state at the first segment, or the state `start`.
+        """Create the state at which the replay begins: `start`, or no producers at the first segment.
 
         Args:
             log_start: base offset of the first segment.
@@ -175,9 +175,11 @@ class ReplayState:
             self.lacks_start = False
 
     def take(self, copy: CopyState) -> None:
-        """Continue from the snapshot at a remote segment's end, as a follower does, unless the log contradicts it.
+        """Continue from the snapshot at a remote segment's end, as a follower does.
 
-        Producers that only the local log has stay in the state: the snapshot lacks them because they had expired.
+        Ignore the snapshot if the log contradicts it.
+
+        Producers that only the local log has stay in the state. The snapshot lacks them because they had expired.
         """
         if not self.lacks_start:
             return
@@ -213,9 +215,10 @@ class ReplayState:
         return self.refusal is None
 
     def boundary(self, offset: int, *, read_snapshot: ReadSnapshot) -> Boundary:
-        """Return the state at `offset` and compare the file there. If the file strictly extends the log, adopt it.
+        """Return the state at `offset`, and compare the snapshot file at this offset with it.
 
-        If the state at the first local offset is unknown, adopt no file: a file may lack the unknown producers, too.
+        If the file strictly EXTENDS the log, the replay continues with the file's entries. If the state at the first
+        local offset is unknown, the entries are not used, because the file may lack the unknown producers, too.
         """
         entries = self._entries_here()
         found = found_at(offset, read_snapshot)
@@ -242,7 +245,10 @@ class ReplayState:
         )
 
     def _entries_here(self) -> Callable[[], np.ndarray]:
-        """Return a function that computes the current entries. It fails if the replay has continued since."""
+        """Return a function that computes the current entries.
+
+        The function raises RuntimeError after the replay has continued.
+        """
         step = self._step
         known: np.ndarray | None = None
 
@@ -277,9 +283,9 @@ class ReplayState:
         self._step += 1
 
     def _without_start(self, found: Comparison) -> Comparison:
-        """Return the comparison for a state whose start is unknown, in which a match proves nothing.
+        """Return the comparison of a file with a state that began unknown. Then even a match proves nothing.
 
-        A broker that lost all snapshots writes files that lack the same producers as the fold.
+        The file may lack the same producers as the fold, because a broker that lost all snapshots writes such files.
         """
         why = self._why_start_is_unknown()
         if found.compared not in COMPARED - {SnapshotVerdict.CORRUPT}:

@@ -227,7 +227,7 @@ class RemoteLook(Protocol):
         """Return a RemoteLook that takes the states of remote segments from `records`."""
 
     def find_start(self, partition: Partition, copies: Iterable[ListedCopy]) -> ClaimedStart | None:
-        """Return the first of the segments whose snapshot can start a replay, or None.
+        """Return the first snapshot of these remote segments from which a replay may start, or None.
 
         Raises:
             TiersnapError: the claims cannot be read.
@@ -255,7 +255,10 @@ class RemoteLook(Protocol):
 
 
 def lacks_beginning(partition: Partition, remote: RemoteListing) -> bool | None:
-    """Return whether a log that begins in remote storage has no segment in it; None if the log start is unknown."""
+    """Return whether the log begins in remote storage but has no segment there.
+
+    Return None if the log is not known to begin in remote storage.
+    """
     if any(copy.is_finished or not copy.is_published for copy in remote.copies):
         return False
     if begins_below(partition):
@@ -289,7 +292,10 @@ class PlaceDoubt:
             self._name = partition.name
 
     def errors(self, place: str) -> tuple[TiersnapError, ...]:
-        """Return the error if no partition refutes the doubt, else (); `place` is the URI of the remote location."""
+        """Return an error if a log lacks its beginning in remote storage, and no other partition has segments there.
+
+        `place` is the URI of the remote location.
+        """
         if self._is_refuted or not self._name:
             return ()
         return (place_error(self._name, place),)

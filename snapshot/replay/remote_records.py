@@ -36,7 +36,7 @@ class PartitionRecords:
 
     @property
     def ended(self) -> frozenset[str]:
-        """Return the ids of segments that brokers may know: the copy attempt has ended, or its end is unknown."""
+        """Return the ids of segments whose copy attempt has ended, or may have ended."""
         found = set(self.doubtful)
         for each in self.segments:
             if each.state is not RemoteSegmentState.COPY_SEGMENT_STARTED:
@@ -55,9 +55,11 @@ Records = Mapping[tuple[str, int], PartitionRecords]
 
 
 def merged(found: Iterable[PartitionRecords]) -> PartitionRecords | None:
-    """Return the records of one partition, merged from several partitions of `__remote_log_metadata`, or None.
+    """Merge the records of one partition from several partitions of `__remote_log_metadata`.
 
-    All records of a partition are in one metadata partition, until the number of metadata partitions changes.
+    Without records, return None.
+
+    All records of a partition are in one metadata partition, unless the number of metadata partitions was changed.
     """
     parts = tuple(found)
     if len(parts) < 2:

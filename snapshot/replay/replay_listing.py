@@ -148,7 +148,10 @@ class _OneReplay:
         return not may_get_start
 
     def _resumed(self) -> StartState | None:
-        """Return the state of an earlier replay, and keep its results for lower offsets."""
+        """Return the state that an earlier replay stored, or None.
+
+        Keep the earlier results up to the state's offset.
+        """
         start = self._resume.start
         if start is not None:
             for offset, each in self._resume.snapshots.items():
@@ -178,7 +181,7 @@ class _OneReplay:
         self._decodes.begin_at(state.offset)
 
     def _beginning(self) -> Beginning:
-        """Return the state at the first local offset. Remote storage is read only if a snapshot is wanted."""
+        """Return the state at the first local offset. Remote storage is not read if no snapshot must be computed."""
         if not self._wants_snapshot():
             return Beginning(self._is_continued)
         begins = self._known_beginning()
@@ -205,7 +208,7 @@ class _OneReplay:
         return begins
 
     def _wants_snapshot(self) -> bool:
-        """Return whether the replay needs the state: a segment is not tiered, or all snapshots are wanted."""
+        """Return whether a snapshot must be computed: a segment is not tiered, or the options want all snapshots."""
         if self._task.options.every_boundary:
             return True
         tiered = self._listing.tiered

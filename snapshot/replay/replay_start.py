@@ -165,7 +165,7 @@ def known_state(
 def copies_up_to(ends: Collection[int], copies: Iterable[ListedCopy], partition: Partition) -> list[ListedCopy]:
     """Return the finished remote segments that end at one of `ends` (exclusive).
 
-    Segments are omitted unless all their offsets belong to the lineage.
+    A segment is omitted if one of its offsets does not belong to the log's lineage.
     """
     lineage = partition.whole_epochs
     found: list[ListedCopy] = []
@@ -238,7 +238,7 @@ class Beginnings:
     may_pass: bool = False  # whether a failure in `unknown` is transient
 
     def of(self, partition: Partition) -> Beginning:
-        """Return the beginning of a log. If it is unknown, record the reason."""
+        """Return the Beginning of a log. If the state or the log start is unknown, record the reason."""
         if not may_begin_below(partition) or never_tiered_reason(partition):
             return NOT_LOOKED
         found = NOT_LOOKED
@@ -252,7 +252,7 @@ class Beginnings:
         return found
 
     def again(self, partition: Partition) -> Beginning:
-        """Find the beginning of a partition again after its log start became known, and replace recorded reasons."""
+        """Find the Beginning again, after the partition's log start became known. This replaces recorded reasons."""
         self.unknown.pop(partition.name, None)
         self.unlocated.pop(partition.name, None)
         return self.of(partition)

@@ -9,7 +9,7 @@ Remote indexes and snapshots are not trusted. One pass over each segment checks 
                         agree with the log, else the fold of the log
 
 The log ends with an empty active segment at its end offset. So every restored segment is closed, and the last snapshot
-is aligned. After an unclean start, a broker reads no batches that were not checked here.
+is at a base offset. After an unclean start, a broker reads no batches that were not checked here.
 """
 
 from __future__ import annotations
@@ -41,7 +41,10 @@ _SHUN = "if another remote segment has the same offsets, leave this one out: tie
 
 @dataclass(frozen=True, slots=True)
 class TierParts:
-    """The remote objects of one segment; None for an object that is missing, or does not fit a cut segment."""
+    """The remote objects of one segment.
+
+    An object is None if it is missing, or if the segment was cut and it does not fit.
+    """
 
     name: str  # the source of the segment, for messages
     offset_index: bytes | None = None
@@ -80,9 +83,10 @@ def replay_restored(
     """Check a restored log, and write its small files.
 
     Args:
-        partition: closed segments, and the empty active segment at the log end. Its other files are not read.
+        partition: closed segments, and the empty active segment at the log end. Other files of the partition are not
+            read.
         fetch: called for each closed segment, ascending; when it returns, the segment's `.log` file must exist.
-        put: called with the name and content of each file; content None means that no such file may exist.
+        put: called with the name and content of each file. A content of None means that this file must not exist.
         empty_state: whether to write only `only_open_transactions` into the snapshot at the log end.
         expiry: a remote snapshot may lack producers that have expired by these rules.
 
@@ -97,7 +101,7 @@ def only_open_transactions(entries: np.ndarray) -> np.ndarray:
     """Return the entries (ENTRY_DTYPE) with an open transaction, without their last batches.
 
     With these entries, a broker recognizes no retry and refuses no sequence, but read_committed still hides the records
-    of open transactions. With an empty snapshot, it would show them.
+    of open transactions. With an empty snapshot, read_committed would show them.
     """
     kept = entries[entries["current_txn_first_offset"] >= 0].copy()
     kept["last_sequence"] = kept["last_offset"] = NONE

@@ -1,7 +1,7 @@
-"""Fold one segment into runs of producer deltas, cut at each offset whose state is needed.
+"""Fold one segment into runs of producer deltas. A new run begins at each offset whose producer state is needed.
 
-Two kinds of cuts are inside a segment: the high watermark, at which open transactions limit the last stable offset, and
-the offsets of unaligned snapshot files, which are compared with the state.
+Two kinds of these offsets are inside a segment: the high watermark, at which open transactions limit the last stable
+offset, and the offsets of snapshot files.
 """
 
 from __future__ import annotations
@@ -70,10 +70,10 @@ def fold_segment(
     Args:
         cuts: ascending offsets; each one inside the segment starts a new run.
         on_rows: called with each array of decoded rows, which is valid only during the call.
-        stop: if it is set, the fold ends within one window of the file.
+        stop: if it is set, the fold stops after the current window of the file.
 
     Returns:
-        At least one run, the first of which starts at the base offset, and the end of the scan.
+        The runs, of which the first one starts at the base offset, and the result of the scan.
 
     Raises:
         TransientError: `stop` was set during the fold.
@@ -99,7 +99,7 @@ class FoldSegment(Protocol):
     def __call__(
         self, filesystem: FileSystem, segment: Segment, *, cuts: Sequence[int], check_crc: bool
     ) -> FoldedSegment:
-        """Return the runs, and the end of the scan."""
+        """Return the runs of the segment, and the result of its scan."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -121,13 +121,13 @@ class DecodeSource(Protocol):
         """Skip segments below this offset from now on."""
 
     def window(self) -> Iterator[WindowDecode]:
-        """Yield the decodes of a scan window, ascending, one segment in one or more parts.
+        """Yield the decoded segments of a scan window, ascending; a segment may have several parts.
 
-        Call it before `decode`.
+        Call this method before `decode`.
         """
 
     def decode(self, segment: Segment, cuts: list[int]) -> tuple[Iterable[Run], SegmentEnd] | None:
-        """Return the runs of a segment, which may be lazy, and the end of its scan; None for a skipped segment.
+        """Return the runs of a segment, which may be lazy, and the result of its scan; None for a skipped segment.
 
         Args:
             cuts: ascending offsets inside the segment at which a new run must begin.

@@ -8,7 +8,8 @@ comparison counts every entry and uses no clock, so that it can be stored as a f
     upload    a missing or different entry does no harm if a broker that loads the file now would drop the entry: it has
               no open transaction, and its timestamp is older than producer.id.expiration.ms
               (ProducerStateManager.loadFromSnapshot). A timestamp in the future counts as young. The file's
-              modification time is not used, because copies lose it and record timestamps may be of any year.
+              modification time is not used, because a copied file has another one, and record timestamps may be of any
+              year.
 """
 
 from __future__ import annotations
@@ -104,9 +105,9 @@ def _explains_extra(extra: np.ndarray, history_from: int) -> np.ndarray:
 
 
 def _explains_difference(ours: np.ndarray, theirs: np.ndarray, history_from: int) -> np.ndarray:
-    """Return a mask of the pairs that agree in each field, or differ only by values from before the log.
+    """Return a mask of the pairs that are equal, or differ only by values from batches below `history_from`.
 
-    Such a value is unset in `ours`, and `theirs` names an offset below `history_from`.
+    Such a value is unset in `ours`, and is an offset below `history_from` in `theirs`.
     """
     if history_from <= 0:
         return np.zeros(ours.size, np.bool_)

@@ -27,8 +27,8 @@ from tiersnap.snapshot.replay.partition_state import Boundary
 class SnapshotObject:
     """A computed snapshot to store.
 
-    `gaps` returns the gaps between segments below the snapshot's offset. It is called only if another object has the
-    key.
+    `gaps` returns the gaps between segments below the snapshot's offset. It is called only if an object with the same
+    key exists.
     """
 
     topic: str
@@ -47,8 +47,8 @@ class SnapshotObject:
 class StoredSnapshot:
     """A stored snapshot. `crc32c` covers all bytes of the object; `crc` is the checksum field inside the object.
 
-    `is_new`: whether this call wrote the object. `is_mended`: whether this call replaced an object that no broker could
-    read.
+    `is_new`: whether the call of `put` wrote the object. `is_mended`: whether that call replaced an object that no
+    broker could read.
     """
 
     key: str
@@ -71,7 +71,9 @@ class SnapshotSink(Protocol):
         """Return the canonical URI of the remote location."""
 
     def put(self, snapshot: SnapshotObject) -> StoredSnapshot:
-        """Store the snapshot, unless an equal one or one with more producers exists. Return the stored object.
+        """Store the snapshot, and return the stored object.
+
+        An existing object is kept if it is equal or has more producers.
 
         Raises:
             TiersnapError: the store refused or failed.

@@ -99,7 +99,7 @@ class LeaderOffsets:
 
 
 def is_partial(deltas: np.ndarray) -> np.ndarray:
-    """Return a mask of the deltas (DELTA_DTYPE) whose entries depend on batches before their run."""
+    """Return a mask of the deltas (DELTA_DTYPE) whose entries depend on batches below their run."""
     has_batch = np.isin(deltas["batch_action"], (SET, CLEAR))
     may_have_begun_before = (deltas["txn_first_offset"] >= 0) & (deltas["has_marker"] == 0)
     partial: np.ndarray = ~has_batch | may_have_begun_before
@@ -118,7 +118,7 @@ class FirstSeen:
         self.transactional: dict[int, list[int]] = {}
 
     def add(self, base_offset: int, deltas: np.ndarray) -> None:
-        """Add the next run, from the segment at `base_offset`. Producer ids ascend within each part of a run."""
+        """Add the next deltas of the segment at `base_offset`. Producer ids ascend within one call."""
         is_new = ~np.isin(deltas["producer_id"], self._seen)
         new = deltas.compress(is_new)
         if new.size:
@@ -142,8 +142,8 @@ class FollowedBack:
 
         Args:
             producers: producer ids.
-            older: (base offset, deltas of the whole segment), descending from the last segment below the window. It is
-                read only as far as needed.
+            older: (base offset, deltas of the whole segment), descending from the last segment below the window. The
+                iteration stops when all entries are complete.
         """
         wanted = np.unique(np.fromiter(producers, np.int64))
         found: list[tuple[int, np.ndarray]] = []
@@ -234,7 +234,7 @@ class WindowStart:
             leader: offsets that the leader returned; None without a cluster.
 
         Raises:
-            CorruptDataError: a segment below the window is damaged, and a producer must be followed through it.
+            CorruptDataError: a segment below the window is damaged, and a producer's entry depends on its batches.
         """
         self._filesystem, self._partition, self._offset = filesystem, partition, offset
         self._ask_before, self._has_before = before, False
