@@ -1,9 +1,9 @@
 """Judge whether each segment of a partition may be tiered. If not, give the reason and the command that clears it.
 
-The rules are those of Kafka, applied before anything is published. RemoteLogManager.RLMCopyTask copies a segment if it
-reaches above the highest remote offset and its next base offset <= last stable offset. It never copies the active
-segment, nor segments of compacted or internal topics. LogSegmentData requires log, offset index, time index, producer
-snapshot and leader epochs.
+The rules are Kafka's, and tiersnap applies them before it publishes anything. RemoteLogManager.RLMCopyTask copies a
+segment if the segment ends above the highest remote offset and its next base offset <= last stable offset. It never
+copies the active segment, nor segments of compacted or internal topics. LogSegmentData requires log, offset index, time
+index, producer snapshot and leader epochs.
 """
 
 from __future__ import annotations
@@ -65,11 +65,11 @@ def judge(
         segments: ascending by base offset; the verdicts have the same order.
         coverage: offsets of the log's lineage in remote storage.
         unread: segments below a scan window whose batches were not read, by base offset. The value is the reason for
-            which an upload refused the segment, or "". The broker's snapshot file is used for them without a
-            comparison.
+            which an upload refused the segment, or "". The broker's snapshot files are used for these segments without
+            a comparison.
         broker: a broker that copies the partition's segments, so that READY segments are left to it; None without one.
-        beyond_broker: base offsets of segments without a snapshot file, at which a copy task fails. If no earlier
-            segment is left to the broker, READY segments from the first of them on are not left to it either.
+        beyond_broker: base offsets of segments without a snapshot file. The broker's copy task fails at the first of
+            them. So READY segments from there on are not left to the broker, if it has no earlier segment to copy.
         mends_indexes: whether tiersnap uploads READY segments and rebuilds their wrong indexes.
     """
     blocked_by: Readiness | None = None
@@ -96,7 +96,10 @@ def judge(
 
 @dataclass(slots=True)
 class _HeldBack:
-    """A judge of segments that would be READY, ascending: a broker, encryption or a wrong index may hold one back."""
+    """A judge of segments that would be READY, in ascending order.
+
+    The verdict changes if a broker copies the segment, if remote storage is encrypted, or if an index is wrong.
+    """
 
     coverage: RemoteCoverage
     broker: BrokerAtWork | None
@@ -158,7 +161,7 @@ def _in_remote(
 
 
 def judge_remote(start: int, end: int, coverage: RemoteCoverage) -> tuple[Verdict, str]:
-    """Return (verdict, reason) for offsets in remote storage, depending on the records that are known.
+    """Return (verdict, reason) for a segment in remote storage. They depend on the records that were read.
 
     Args:
         start: first offset of the log in the segment.

@@ -1,4 +1,4 @@
-"""Judge the segments of one partition, and find the snapshot with which each would be tiered."""
+"""Judge the segments of one partition, and find the snapshot with which each segment would be tiered."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """Print next steps for a *place*: a host, a fleet or a page of the report.
 
 A printed command has the log directories, remote location and cluster of its place, with the options for access to
-them. It also has the options of the running command that it accepts. A command without placeholders is complete.
+them. It also repeats the options of the running command that the printed command accepts. A command without
+placeholders is complete.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The values of the holes at one place, and the options for each command."""
+    """The values that fill the holes of commands for a host, a fleet or a page, and the options of each command."""
 
     tier: Sequence[str | Hole] = ("run",)  # the command that tiers, with its location, without --apply
     values: Mapping[Hole, Sequence[str]] = field(default_factory=dict)
@@ -69,7 +70,7 @@ class Place:
         return text([self.render(step)])
 
     def clears(self, problem: StrEnum) -> str:
-        """Return the steps that clear the problem as text; "" without steps."""
+        """Return, as text, the steps that clear the problem; "" if there are none."""
         return text(self.steps(problem))
 
     def steps(self, problem: StrEnum) -> tuple[Step, ...]:

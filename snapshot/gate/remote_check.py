@@ -111,7 +111,8 @@ class RemoteCheck:
     def still_holds(self, asked: CheckRequest, written_at: int, size: int) -> bool:
         """Return whether this earlier result makes the check `asked` unnecessary.
 
-        It does if it found no problem, its check was at least as strict, and the listing has the same time and size.
+        It does if the result reports no problem, the earlier check was at least as strict, and the listing has the same
+        time and size as the result.
 
         Args:
             written_at: time of the last write of an object in the listing, ms by the store's clock.

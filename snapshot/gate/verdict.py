@@ -1,9 +1,9 @@
 """The verdicts on a segment, with their order, levels and meanings.
 
 A partition, a topic or the cluster gets the worst verdict of its segments. From worst to best: damage, missing parts,
-verdicts that clear by themselves, READY segments, settled segments. GAP_BEFORE ranks below ABOVE_LSO, because it is
-never the cause: the partition has an earlier segment with a worse verdict. TIERED ranks above ACTIVE_SEGMENT and
-COMPACTED_TOPIC, because every partition has an active segment.
+verdicts that clear by themselves, READY segments, settled segments. GAP_BEFORE is better than ABOVE_LSO, because it is
+never the cause: the partition has an earlier segment with a worse verdict. TIERED is worse than ACTIVE_SEGMENT and
+COMPACTED_TOPIC. Otherwise no partition would be TIERED, because each one has an active segment.
 """
 
 from __future__ import annotations

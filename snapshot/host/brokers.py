@@ -13,7 +13,7 @@ from tiersnap.snapshot.host.running_broker import BrokerSettings, broker_setting
 
 
 def brokers_here(cluster_id: str | None, log_dirs: Iterable[str]) -> Iterator[BrokerSettings | str]:
-    """Yield the settings of each running broker that holds one of `log_dirs`, or the reason why they are unknown.
+    """Yield the settings of each broker that runs on one of `log_dirs`, or the reason why its settings are unknown.
 
     Directories on other hosts and directories without a running broker are skipped.
 
@@ -40,9 +40,10 @@ def brokers_here(cluster_id: str | None, log_dirs: Iterable[str]) -> Iterator[Br
 
 
 def of_cluster(cluster_id: str, found: Iterable[BrokerSettings | str]) -> Iterator[BrokerSettings | str]:
-    """Yield the brokers whose log directories belong to a cluster.
+    """Yield the brokers whose log directories belong to a cluster, and the reasons for unknown settings.
 
-    Settings from a file are also yielded if their log directories are not on this host, as those of a container.
+    Settings from a file are also yielded if their log directories are not on this host, because they may be a
+    container's.
     """
     for each in found:
         if isinstance(each, str):

@@ -8,7 +8,7 @@ A closed segment of a topic that can be tiered gets one of these verdicts:
     UNKNOWN_LOG_START  no snapshot exists at its end, and the log start is unknown
     INDEX_DAMAGED      an index has an impossible size, or leader epochs of the segment are lost
 
-Whether an existing file is right is shown only by a comparison with the log (`examine`).
+Only a comparison with the log (`examine`) shows whether an existing file is right.
 """
 
 from __future__ import annotations

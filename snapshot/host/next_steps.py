@@ -35,7 +35,7 @@ def next_steps(host: Host, place: Place, before: frozenset[str]) -> Iterator[Ste
     """Yield the next steps. If the log directories belong to several brokers, yield a `doctor` command for each broker.
 
     Args:
-        before: the commands that are printed before these steps; "" for words without a command.
+        before: the commands of the steps that are printed above these steps; "" stands for a step without a command.
     """
     if len(host.brokers) > 1:
         for uris in host.brokers.values():
@@ -103,7 +103,10 @@ def _without_producers(host: Host) -> Iterator[NextStep]:
 
 
 def _closer_looks(host: Host, place: Place) -> Iterator[NextStep]:
-    """Yield the commands that find further problems. They are printed if no other step is, or if files are damaged."""
+    """Yield the commands that find further problems.
+
+    They are printed if there is no other step, or if files are damaged.
+    """
     if host.continued:
         begin = count_of(host.continued, "log begins", "logs begin")
         yield replace(
@@ -181,7 +184,10 @@ def _unblock(host: Host) -> NextStep:
 
 
 def _verdicts(host: Host, place: Place, before: frozenset[str]) -> Iterator[NextStep]:
-    """Yield the steps for each other blocking verdict, except steps whose command is already printed."""
+    """Yield the steps for blocking verdicts except MISSING_SNAPSHOT.
+
+    Steps whose command is printed already are omitted.
+    """
     if host.blocked[Verdict.TOPIC_ID_UNKNOWN] and _is_kraft(host):
         yield NextStep(
             "start no broker before partition.metadata has the topic's id: the broker would set the partition aside"
@@ -244,5 +250,5 @@ def _lacks_room(log_dir: Examined) -> bool:
 
 
 def _takes(count: int, rate: int) -> str:
-    """Return a text with the bytes, and the seconds that they take at this rate, plus one for the start."""
+    """Return the bytes and their duration as text. The duration includes one second for the start."""
     return f"{human_bytes(count)}, about {human_duration(1000 * (1 + count // rate))}"

@@ -138,8 +138,8 @@ class ScanTotals:
     """The totals of a scan.
 
     A bad snapshot is a problem only if a broker or an upload will read it. The following snapshots are not read: those
-    of topics that are never tiered, and unaligned files that a broker deletes (strays). The snapshot at the end of a
-    tiered segment is read only if it is the newest: a broker loads it at its start.
+    of topics that are never tiered, and files at no segment's base offset that a broker deletes (strays). The snapshot
+    at the end of a tiered segment is read only if it is the newest: a broker loads it at its start.
     """
 
     findings: list[Finding] = field(default_factory=list)  # initially those about the log directories

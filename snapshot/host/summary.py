@@ -211,8 +211,8 @@ class Host:
     def can_pause_copying(self) -> bool:
         """Return whether the brokers know remote.log.copy.disable (KIP-950, since 3.9 in KRaft mode).
 
-        If that is unknown, return True. If brokers do not know the config, `unblock` ends with a request to restart the
-        leader.
+        If that is unknown, return True. `unblock` then requests a restart of the leader if the brokers do not know the
+        config.
         """
         for each in self.log_dirs:
             if each.meta is not None and not each.meta.is_kraft:
@@ -226,7 +226,7 @@ class Host:
 
     @property
     def brokers(self) -> dict[tuple[int | None, str, bool], list[str]]:
-        """Return the log directories by broker: (node id, cluster id, whether it is in KRaft mode)."""
+        """Return the log directories by broker. A key is (node id, cluster id, whether the broker is in KRaft mode)."""
         found: dict[tuple[int | None, str, bool], list[str]] = {}
         for each in self.log_dirs:
             if each.meta is not None:

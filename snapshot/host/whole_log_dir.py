@@ -67,7 +67,7 @@ def repair(
         log_dir, topic, now, check_crc: see `scan`.
         topic_ids: id (22 characters) by topic, for partitions whose partition.metadata is lost.
         options: `scan` and `every_boundary` are not used.
-        apply: write into the log directory, which must be local; its broker must be stopped.
+        apply: whether to write into the log directory, which must be local. Its broker must be stopped.
 
     Raises:
         LogDirInUseError: a broker holds the lock.

@@ -96,7 +96,10 @@ class _Snapshots:
         self._planned[path] = planned
 
     def publish(self, replaces: Callable[[PlannedSnapshot], bool]) -> Path | None:
-        """Rename the files to their final names. Return the path of a file that exists and stays, or None."""
+        """Rename the files to their final names.
+
+        If a file exists that must not be replaced, return its path, else None.
+        """
         self._staging.settle()
         ordered = sorted(self._planned.items(), key=lambda each: -each[1].offset)
         try:

@@ -107,7 +107,7 @@ class IndexCheck:
         return self._aborted.ongoing
 
     def update(self, piece: memoryview) -> None:
-        """Add the next bytes of the segment; `piece` is not kept.
+        """Add the next bytes of the segment. No reference to `piece` is kept.
 
         Raises:
             CorruptIndexError: an offset is 2^31 or more above the base offset, so that no index can contain it.
@@ -263,7 +263,10 @@ class _Aborted:
 
 
 def _claims(found: bytes | None, base_offset: int) -> np.ndarray | None:
-    """Return the transactions (ONGOING_TXN_DTYPE) that, by the file, are open at `base_offset`; None if it is wrong."""
+    """Return the transactions (ONGOING_TXN_DTYPE) that are open at `base_offset` according to the file.
+
+    Return None if the file is wrong.
+    """
     try:
         entries = transaction_index.decode(found or b"", base_offset=base_offset)
     except CorruptIndexError:

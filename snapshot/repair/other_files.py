@@ -50,7 +50,7 @@ _Planned = tuple[PlannedFile, bytes]
 
 @dataclass(frozen=True)
 class FileRepair:
-    """The repair of a partition's small files: plans them, and writes them if `apply` is True."""
+    """The repair of a partition's small files. It plans the files, and writes them if `apply` is True."""
 
     replace: bool = False  # whether to replace files that are not empty
     find_topic_id: Callable[[str], str | None] = lambda _: None  # returns the id of a topic by its name

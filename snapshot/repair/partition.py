@@ -1,4 +1,4 @@
-"""Plan the missing snapshots of one partition, and write them if the caller opens files for writing."""
+"""Plan the missing snapshots of one partition, and write the snapshots if the caller asks for that."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ class RepairAction(StrEnum):
 
     @property
     def waits(self) -> bool:
-        """Return whether a segment waits until a person acts."""
+        """Return whether a person must act before the file can be written or trusted."""
         return self in _WAITS
 
 

@@ -80,7 +80,7 @@ def _decodes(read_snapshot: ReadSnapshot, offset: int) -> bool:
 
 
 def strays(partition: Partition) -> frozenset[int]:
-    """Return the offsets of the files that a broker deletes unread when it opens the partition.
+    """Return the offsets of the files that a broker deletes without reading them when it opens the partition.
 
     No segment begins at such an offset. The broker keeps the highest of these files if no segment begins above it
     (ProducerStateManager.removeStraySnapshots).
