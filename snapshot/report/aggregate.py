@@ -115,7 +115,8 @@ def of_partials(partials: pa.Table, topics: Codes, log_dirs: Codes, held: Codes)
     """Combine partial results that Spark computed. The result has no rows of segments.
 
     Args:
-        partials: columns of Aggregated.verdicts and Aggregated.snapshots, and `is_closed`. A group may have many rows.
+        partials: the columns of Aggregated.verdicts and Aggregated.snapshots, and a column `is_closed`. A group may
+            have many rows.
     """
     closed = partials.filter(partials["is_closed"])
     by_snapshot = _grouped(closed, SNAPSHOT_KEY, (("segments", "sum", "segments"),))
@@ -124,7 +125,7 @@ def of_partials(partials: pa.Table, topics: Codes, log_dirs: Codes, held: Codes)
 
 
 def conform(batch: pa.RecordBatch) -> pa.Table:
-    """Return COLUMNS of the batch in the types of READINESS. Delta and Spark may give large or dictionary strings.
+    """Return COLUMNS of the batch in the types of READINESS. Strings of Delta and Spark may have other Arrow types.
 
     Raises:
         UsageError: a column is missing, cannot be cast, or is null although READINESS does not allow it.

@@ -81,7 +81,8 @@ class Cause(Clearing, _Cause):
     Attributes:
         partitions: number of partitions with the verdict.
         segments, bytes: number and size of the segments with the verdict.
-        behind_segments, behind_bytes: number and size of segments with GAP_BEFORE that wait for those segments.
+        behind_segments, behind_bytes: number and size of the segments with GAP_BEFORE that wait for segments with this
+            verdict.
     """
 
 

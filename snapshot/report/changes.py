@@ -69,12 +69,12 @@ class PartitionChange:
 
     @property
     def waiting_bytes(self) -> int:
-        """Return the change of the waiting bytes, negative if fewer wait."""
+        """Return the change of the waiting bytes; negative if fewer bytes wait in the later run."""
         return _waiting_bytes(self.after) - _waiting_bytes(self.before)
 
     @property
     def is_worse(self) -> bool:
-        """Return whether the partition is blocked, and was not blocked or had a better verdict before."""
+        """Return whether the partition is blocked now, and was not blocked or less badly blocked in the earlier run."""
         return _blocking_rank(self.after) < _blocking_rank(self.before)
 
 
@@ -83,11 +83,13 @@ class Changes:
     """The differences between two runs.
 
     Attributes:
-        partitions: changed partitions. Those that became worse are first. In both groups the worst verdict is first,
-        then the largest change of waiting bytes. moves: (worst verdict before, worst verdict now, number of
-        partitions), largest number first. A verdict is None if the run does not have the partition. appeared: number of
-        partitions that only the later run has. gone: number of partitions that only the earlier run has. unchanged:
-        number of partitions with equal states.
+        partitions: changed partitions. Partitions that became worse come first. In both groups the worst verdict is
+            first, then the largest change of waiting bytes.
+        moves: (worst verdict in the earlier run, worst verdict in the later run, number of partitions), largest number
+            first. A verdict is None if the run does not have the partition.
+        appeared: number of partitions that only the later run has.
+        gone: number of partitions that only the earlier run has.
+        unchanged: number of partitions with equal states in both runs.
     """
 
     partitions: tuple[PartitionChange, ...]
@@ -146,6 +148,9 @@ def _worst(state: PartitionState | None) -> Verdict | None:
 
 
 def _blocking_rank(state: PartitionState | None) -> int:
-    """Return the rank of the worst verdict, 0 for the worst of all. If it does not block, return len(RANK)."""
+    """Return the rank of the worst verdict, 0 for the worst of all.
+
+    If this verdict does not block, return len(RANK).
+    """
     worst = _worst(state)
     return RANK[worst] if worst in WAITING else len(RANK)

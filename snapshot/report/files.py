@@ -69,7 +69,7 @@ def _json(value: object, kind: type) -> str:
 
 
 def csv_chunks(report: Report) -> Iterator[str]:
-    """Yield readiness.csv, one topic at a time: a header, and one row per partition. UTF-8, LF, quoted if needed."""
+    """Yield readiness.csv, one topic at a time: a header, and one row per partition. Lines end with LF."""
     yield ",".join(CSV_COLUMNS) + "\n"
     for topic in report.topics:
         text_file = io.StringIO()

@@ -108,7 +108,10 @@ class LastRun(RunCounts):
 
 
 def worst_forgetful(*found: Iterable[ForgetfulReplica]) -> tuple[ForgetfulReplica, ...]:
-    """Return at most MOST_ROWS replicas that lost producers, worst first. Of equal replicas the last is used."""
+    """Return at most MOST_ROWS replicas that lost producers, worst first.
+
+    If a replica occurs twice, the last one is used.
+    """
     by_replica = {(each.topic, each.partition, each.log_dir): each for each in chain(*found)}
     worst = sorted(by_replica, key=lambda key: (-by_replica[key].count, key))
     return tuple(by_replica[key] for key in worst[:MOST_ROWS])

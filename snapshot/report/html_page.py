@@ -101,7 +101,7 @@ def _asset(name: str) -> tuple[Markup, str]:
 
 
 def render(template: str, run: RunInfo, **values: object) -> str:
-    """Return a template that is filled with the run, our style and script, and `values`."""
+    """Return the page that results from a template, the run, our style and script, and `values`."""
     style, style_hash = _asset("style.css")
     script, script_hash = _asset("script.js")
     policy = _POLICY.format(style=style_hash, script=script_hash)
@@ -178,7 +178,10 @@ _FURTHER = (*sorted(TO_UPLOAD, key=RANK.__getitem__), Verdict.UPLOADED, Verdict.
 
 
 def _further(report: Report) -> dict[Verdict, tuple[Step, ...]]:
-    """Return the steps by verdict, worst first. Only the first of several verdicts has their common steps."""
+    """Return the steps by verdict, worst first.
+
+    If several verdicts have the same steps, only the first one gets them.
+    """
     place = place_of(report.run)
     shown: set[tuple[Step, ...]] = set()
     found: dict[Verdict, tuple[Step, ...]] = {}
@@ -240,7 +243,7 @@ def _sums(topic: PageTopic) -> tuple[str | int, ...]:
 
 
 def _script(name: str, report: Report, held: object) -> tuple[str, str]:
-    """Return a file that passes escaped HTML or sums to the page. The page refuses a file with another run id."""
+    """Return (path, script) of a file that passes `held` to the page. The page refuses a file with another run id."""
     arguments = ", ".join(json.dumps(each, ensure_ascii=False) for each in (name, report.run.run_id, held))
     return name, f"tiersnapLoaded({arguments});\n"
 

@@ -63,7 +63,7 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A vertical line in the timeline. `label` is "" if a neighbour's label includes it."""
+    """A vertical line in the timeline. `label` is "" if the label of a neighbour also names this mark."""
 
     kind: str
     x: str
@@ -116,7 +116,10 @@ def many(count: int, noun: str) -> str:
 
 
 def share(part: int, whole: int) -> str:
-    """Return whole per cent. '0 %' and '100 %' are exact. Values close to them are '< 1 %' and '> 99 %'."""
+    """Return `part` in per cent of `whole`, rounded.
+
+    '0 %' and '100 %' are exact. Values close to them are '< 1 %' and '> 99 %'.
+    """
     if not whole:
         return "0 %"
     percent = (200 * part + whole) // (2 * whole)
@@ -126,7 +129,7 @@ def share(part: int, whole: int) -> str:
 
 
 def examples(report: Report, limit: int = 3) -> dict[Verdict, list[PagePartition]]:
-    """Return up to `limit` partitions with a timeline for each cause, in the page's order."""
+    """Return for each cause up to `limit` partitions that have a timeline, in the page's order."""
     found: dict[Verdict, list[PagePartition]] = {cause.verdict: [] for cause in report.causes}
     for partition in filter(_has_timeline, partitions_of(report)):
         for blocker in partition.blocking:
@@ -150,7 +153,7 @@ def topic_anchor(topic: str) -> str:
 
 
 def partition_anchor(partition: PagePartition | PartitionKey, with_log_dir: bool) -> str:
-    """Return the id of a partition's element. With several log directories, the id contains the log directory."""
+    """Return the id of a partition's element. If `with_log_dir` is True, the id contains the log directory."""
     where = "@" + quote(partition.log_dir, safe="") if with_log_dir else ""
     return f"p-{quote(partition.topic, safe='')}-{partition.partition}{where}"
 

@@ -68,8 +68,8 @@ class RemoteChecked:
 def remote_checked(checks: Iterable[RemoteCheck]) -> dict[Key, RemoteChecked]:
     """Summarise checks by partition.
 
-    The latest check of each segment is used, unless retention deleted the segment since. A check of missing offsets is
-    used only if its partition has no later check.
+    The latest check of each segment is used if retention has not deleted the segment since. A check of missing offsets
+    is used only if its partition has no later check.
     """
     newest: defaultdict[Key, dict[str | int, RemoteCheck]] = defaultdict(dict)
     for check in checks:
@@ -128,7 +128,7 @@ def read_lines(file: Path, *, may_be_empty: bool = False) -> Iterator[RemoteChec
     """Yield the checks in a file that `tiersnap verify --remote --output jsonl` wrote. Other lines are skipped.
 
     Args:
-        may_be_empty: accept a file without a complete line. A killed `verify` leaves such a file.
+        may_be_empty: whether to accept a file without a complete line. A killed `verify` leaves such a file.
 
     Raises:
         SourceNotFoundError: the file cannot be opened.

@@ -155,7 +155,7 @@ def _cause(verdict: Verdict, partitions: int, own: Count, behind: Count, place: 
 def _place(where: dict[str, str], run: RunInfo) -> Place:
     """Return the place for a cause's steps.
 
-    Collected folders may come from several hosts, so only their first log directory is used.
+    A step is for one host, and collected folders may come from several hosts. So only the first of them is used.
 
     Args:
         where: first segment file with the cause, by log directory.

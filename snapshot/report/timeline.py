@@ -33,8 +33,8 @@ def spans(
 ) -> tuple[Span, ...]:
     """Return the spans of a partition's segments, in offset order.
 
-    Up to MAX_SINGLE segments have a span each. Of more segments, neighbours of equal verdict are merged. If too many
-    spans remain, the axis is divided into `max_spans` pieces, and spans that begin in the same piece are merged.
+    Up to MAX_SINGLE segments have a span each. If there are more, neighbours with the same verdict are merged. If too
+    many spans remain, the axis is divided into `max_spans` pieces, and spans that begin in the same piece are merged.
 
     Args:
         base: int64, base offsets, ascending.
@@ -73,7 +73,7 @@ def spans(
 def held_runs(
     base: np.ndarray, end: np.ndarray, segments: np.ndarray, held: np.ndarray, labels: list[str]
 ) -> tuple[Held, ...]:
-    """Return the snapshots at the ends of a partition's segments. Equal neighbours are merged.
+    """Return the snapshots at the ends of a partition's segments. Neighbours with equal snapshots are merged.
 
     Args:
         base, end, segments: see `spans`.
@@ -99,7 +99,10 @@ def _starts_of(values: np.ndarray) -> np.ndarray:
 
 
 def runs(partition: PagePartition) -> list[Span]:
-    """Return the spans for the timeline's table, which screen readers use. Neighbours of equal verdict are merged."""
+    """Return the spans for the timeline's table, which screen readers use.
+
+    Neighbours with the same verdict are merged.
+    """
     found: list[Span] = []
     for span in partition.timeline:
         if found and _is_one_verdict(found[-1], span):

@@ -57,7 +57,7 @@ class Plot:
 
 
 def plot_of(trend: Sequence[WaitingAt]) -> Plot | None:
-    """Return the plot of the newest runs, None if all runs have one time or nothing waited.
+    """Return the plot of the newest runs; None if all runs have the same time, or if nothing waited in them.
 
     Args:
         trend: waiting bytes by time, ascending.

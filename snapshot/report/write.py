@@ -1,4 +1,4 @@
-"""Functions that write a report's folder. A crash leaves each file complete, old or new.
+"""Functions that write a report's folder. After a crash, each file is complete: either the old or the new one.
 
     index.html               blocked segments, and the changes since the previous run
     lost.html                lost and duplicate records
@@ -36,7 +36,7 @@ _DETAIL = re.compile(r"(?:[0-9]+|partitions|topics)(?:-[0-9]+)?\.js")
 
 
 def contents(report: Report, beside: Beside, known: ExactlyOnce, folder: Path) -> Iterator[tuple[str, Iterable[str]]]:
-    """Yield the name and the text of each file, in pieces. index.html is the last, because it links to the others."""
+    """Yield (name, pieces of the text) for each file. index.html is the last one, because it links to the others."""
     kept = f"runs/{run_file(report.run.run_id)}"
     for name, text in detail_files(report):
         yield name, (text,)
