@@ -42,13 +42,14 @@ def replay_log(
     on_run: Callable[[Run], None] | None = None,
     on_boundary: Callable[[Boundary], None] | None = None,
 ) -> LogReplay:
-    """Replay a partition to its log end, by default in the way of a broker that opens the log.
+    """Replay a partition to its log end, by default as a broker does when it opens the log.
 
     Args:
         begins: beginning of the log, which gives the state at the first segment.
         cuts: further offsets at which a range of batches (Run) begins.
         on_segment: called with each segment before it is read.
-        on_rows: called with each array of batches (RECORD_BATCH_DTYPE) in offset order. It is valid during the call.
+        on_rows: called with each array of batches (RECORD_BATCH_DTYPE) in offset order. The array is valid only during
+            the call.
         on_run: called with each range of batches in offset order.
         on_boundary: called with the state at each snapshot offset, ascending.
     """

@@ -28,7 +28,7 @@ class BrokerWord:
         return self.name.lower() in word.lower() or (bool(self.other) and last == self.other.lower())
 
     def row(self) -> ExplainedRow:
-        """Return the row of an explanation."""
+        """Return the word as a row of an explanation."""
         releases = f"3.6-{newest_known(BROKER_ERAS)}"
         return ExplainedRow("broker", releases, "KIP-405", None, self.request, self.name, self.when, None, self.does)
 

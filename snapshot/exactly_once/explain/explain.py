@@ -113,7 +113,7 @@ class Explanation:
 
     @property
     def is_answered(self) -> bool:
-        """Return whether some row is a situation that a broker or a coordinator answers."""
+        """Return whether a row describes the answer of a broker or a coordinator to a situation."""
         return any(row.situation is not None for row in self.rows)
 
 
@@ -203,7 +203,8 @@ def _answers(
 def _of_clients(error: Answer, requests: set[str], release: str | None, broker: str | None) -> Iterator[ExplainedRow]:
     """Yield the reactions of clients to an error. If only brokers receive the error, yield nothing.
 
-    `requests` are the requests that the error answers. If it is empty, the tables of reactions decide.
+    `requests` are the requests that the error answers. If it is empty, the error counts as an answer to each request
+    for which a decision table names it.
     """
     rows: list[ExplainedRow] = []
     if _answers_produce(error, requests):

@@ -143,8 +143,8 @@ def harm_of(kind: AuditKind, judgement: str, *, is_hidden: bool = False) -> Harm
 
     Args:
         judgement: a LossVerdict, UNREAD, or "" for kinds that are not judged.
-        is_hidden: whether readers of committed records do not see the finding. The batch was aborted, or all earlier
-        batches with the same sequences were aborted or are below the log start offset.
+        is_hidden: whether the finding is invisible to readers of committed records: the batch was aborted, or all
+            earlier batches with the same sequences were aborted or are below the log start offset.
     """
     harm = _HARM[kind]
     if kind in MISSING and judgement not in _LOST:

@@ -46,7 +46,7 @@ def _cells(line: str) -> list[str]:
 def first_row(table: Iterable[Row], cells: Mapping[str, Collection[str]]) -> Row:
     """Return the first row that matches.
 
-    A row matches if each named cell is `any`, `always` or one of the given values.
+    A row matches if each cell that `cells` names is `any`, `always` or one of the values in `cells`.
 
     Raises:
         LookupError: no row matches.

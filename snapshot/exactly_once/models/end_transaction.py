@@ -225,9 +225,10 @@ def fence_abort(metadata: TransactionMetadata, era: CoordinatorEra, *, new_produ
 
 
 def _fence(metadata: TransactionMetadata, era: CoordinatorEra) -> TransactionMetadata | None:
-    """Return the fence in memory, None if the epoch cannot be raised.
+    """Return the state PrepareEpochFence, which exists only in memory; None if the epoch cannot be raised.
 
-    The epoch is raised unless an earlier fence raised it. Since 4.3 a producer with the largest epoch is fenced, too.
+    The epoch is raised, except if an earlier fence raised it already. Since 4.3 a producer with the largest epoch is
+    fenced, too.
     """
     is_last_epoch = metadata.producer_epoch == LARGEST_EPOCH
     if is_last_epoch and not era.fences_last_epoch:

@@ -1,8 +1,8 @@
 """A Java client's reaction to the answer to a produce request, as two decision tables by era.
 
 The first row that matches decides. Cells are values of eras.Reaction. `-` means that a client of the era does not
-receive the answer. A retry requires that time (delivery.timeout.ms) and attempts are left, and that the batch is not
-done. Follows org.apache.kafka.clients.producer.internals.TransactionManager and Sender.
+receive the answer. A client retries only if time (delivery.timeout.ms) and attempts are left, and the batch is not
+completed. Follows org.apache.kafka.clients.producer.internals.TransactionManager and Sender.
 """
 
 from __future__ import annotations

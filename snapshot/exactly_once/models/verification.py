@@ -82,7 +82,7 @@ class Verified:
 
 
 def verify(entry: ProducerEntry | None, batch: NextBatch, era: BrokerEra, verification: TransactionCheck) -> Verified:
-    """Verify a batch, if it may begin a transaction on the partition."""
+    """Return the result of the verification of a batch. A batch that cannot begin a transaction passes."""
     is_version_2 = batch.transaction_version >= 2 and era.speaks_version_2
     may_ask = era.verifies and (verification.is_enabled or is_version_2)
     if not may_ask or not batch.is_transactional or _is_ongoing(entry, batch, era):

@@ -1,11 +1,11 @@
 """The number of producers that an empty snapshot would expose, for many offsets at once.
 
 A follower that loads an empty snapshot at offset X replays the log from X. It has a producer only if the producer has a
-record at or above X. It has less than the leader if cached batches, the last marker or the start of the open
-transaction are below X. Each of these is one offset per producer. So every number is a count or a sum over the
-producers whose offset is below X.
+record at or above X. It knows less about the producer than the leader if cached batches, the last marker or the start
+of the open transaction are below X. Each of these is one offset per producer. So every number is a count or a sum over
+the producers whose offset is below X.
 
-Only producers that a broker would keep are counted: producers with an open transaction, or idle for less than
+Only producers that a broker would keep are counted: producers that have an open transaction, or were idle for less than
 producer.id.expiration.ms. Follows KIP-952, "Rejected Alternatives" 1 and 2.
 """
 
@@ -97,7 +97,10 @@ class ProducersAtRisk:
         return int(self.last_seen.size)
 
     def exposures(self, offsets: Sequence[int]) -> list[Exposure]:
-        """Return the exposure by an empty snapshot at each offset. A range of batches must begin at each offset."""
+        """Return the exposure that an empty snapshot would cause, for each offset.
+
+        A range of batches must begin at each one.
+        """
         at = np.asarray(offsets, np.int64)
         lost_below = self.last_seen
         coordinator = np.where(self.has_coordinator_epoch, self.last_marker, _NEVER)

@@ -50,7 +50,7 @@ class Write(StrEnum):
         """Return the coordinator's answer if the broker verifies the transaction before the append.
 
         Args:
-            is_ongoing: the producer's transaction is open on the leader and in the coordinator.
+            is_ongoing: whether the producer's transaction is open on the leader and in the coordinator.
         """
         if self in (Write.ZOMBIE_EPOCH, Write.RETRY_BEFORE_BUMP):
             return CheckResult.FENCED

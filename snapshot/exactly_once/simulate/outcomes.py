@@ -33,7 +33,7 @@ def outcomes(
     clients: Sequence[ClientEra],
     given: Circumstances,
 ) -> list[WriteOutcome]:
-    """Return a row for each distinct outcome. Duplicates are first, then other differences.
+    """Return a row for each distinct outcome. Outcomes with duplicates come first, then other differing answers.
 
     Args:
         producer_ids: producer ids of the leader's entries. Members of the classes are indexes into this list.

@@ -62,9 +62,9 @@ class RiskedPartition:
 
     @cached_property
     def worst(self) -> RiskedBoundary | None:
-        """Return the lowest of the blocked boundaries at which an empty snapshot would expose most.
+        """Return the blocked boundary at which an empty snapshot would expose most producers.
 
-        The result is None if no boundary is blocked.
+        If several are equal, return the lowest one. If no boundary is blocked, return None.
         """
         return max(self._blocked, key=lambda each: each.severity, default=None)
 
@@ -152,7 +152,7 @@ def _first_offset(opened: OpenTransactions | None) -> int | None:
 
 
 def _exposures(survey: Survey, producers: ProducersAtRisk | None) -> dict[int, Exposure]:
-    """Return the exposure by an empty snapshot at each aligned offset from `read_from` on."""
+    """Return the exposure that an empty snapshot would cause, for each aligned offset from `read_from` on."""
     if producers is None:
         return {}
     offsets = [offset for offset in survey.aligned_offsets if offset >= survey.read_from]

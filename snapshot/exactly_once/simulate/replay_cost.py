@@ -1,11 +1,11 @@
 """The bytes that a replay up to an offset reads: the whole log, the window of KIP-952, or only new segments.
 
 KIP-952's rejected alternative 5 archives no snapshots, so each snapshot requires a full replay. The KIP proposes a
-bounded replay instead. It begins inside the log, at an offset W, as a follower with an empty snapshot at W does. It
-misses active producers, or has less of them than the full replay, for these reasons:
+bounded replay instead. It begins inside the log, at an offset W, as a follower with an empty snapshot at W does. The
+bounded replay misses active producers, or knows less about them than a full replay, for these reasons:
 
-    OPEN_TXN_OLDER       the transaction began before the window: its first offset is too high, or missing
-    COORD_EPOCH_MISSING  the last marker is before the window, the data is inside
+    OPEN_TXN_OLDER       the transaction began below the window: its first offset is too high, or missing
+    COORD_EPOCH_MISSING  the last marker is below the window, the data is inside
     EPOCH_ONLY_MARKER    only markers are inside: the last sequence is unknown, and the next write is refused
     TIMESTAMP_SKEW       active by its timestamps, but without a record inside the window
 """

@@ -1,4 +1,4 @@
-"""A replica in its leader's place: the state from a snapshot and from the log after the snapshot.
+"""The state of a replica that replaces its leader, computed from a snapshot and the log after the snapshot.
 
 Producers that are idle for producer.id.expiration.ms of the broker are removed. The replica loads the same snapshot
 file as a starting broker: the newest readable file above the log start offset and up to the log end.
@@ -59,7 +59,7 @@ class ReplicaSnapshot:
 
     @classmethod
     def of(cls, name: str, at: int | None) -> ReplicaSnapshot:
-        """Return the choice for a name: a SnapshotOrigin, or the path of another replica's directory.
+        """Return the rule for a name. The name is a SnapshotOrigin, or the path of another replica's log directory.
 
         Raises:
             SourceNotFoundError: the directory does not exist.
@@ -126,7 +126,7 @@ def _loadable(offsets: Iterable[int], read: ReadSnapshot, passed_over: list[str]
 
 @dataclass(frozen=True, slots=True)
 class Replicas:
-    """A leader that never stopped, and the replica in its place. Both are without expired producers."""
+    """A leader that never stopped, and the replica in its place. Neither has expired producers."""
 
     partition: Partition
     start: Start
@@ -233,7 +233,7 @@ class _Pass:
 
 @dataclass(frozen=True, slots=True)
 class InItsPlace:
-    """A leader and the replica in its place, both without the `expired` producers of the leader."""
+    """A leader and the replica in its place, without expired producers. `expired` counts those of the leader."""
 
     leader: ReplicaState
     replica: ReplicaState

@@ -43,10 +43,10 @@ class ReplicaState:
 
     @classmethod
     def of(cls, entries: np.ndarray, *runs: np.ndarray) -> ReplicaState:
-        """Return the state of entries and of the newest batches of the log.
+        """Return the state with these entries, and with the newest batches of their producers.
 
-        `runs` may lack the batch of an entry, for instance if the entry is from a snapshot. Such a batch is before all
-        batches of `runs`.
+        `runs` are batches (BATCH_DTYPE) in offset order. They may lack the last batch of an entry, for instance if the
+        entry is from a snapshot. Such a batch is below all batches of `runs`.
         """
         recent = newest_batches(*runs)
         recent = recent.compress(np.isin(recent["producer_id"], entries["producer_id"]))

@@ -176,7 +176,7 @@ class BoundaryRow:
 
     @property
     def severity(self) -> tuple[object, ...]:
-        """Return the sort key of the rows, worst first."""
+        """Return a sort key that places the worst rows first."""
         at = self.boundary
         return (*_harm(at.exposure), 0, *self.replica.order, at.offset)
 
@@ -244,7 +244,7 @@ class PartitionRow:
 
     @property
     def severity(self) -> tuple[object, ...]:
-        """Return the sort key of the rows, worst first."""
+        """Return a sort key that places the worst rows first."""
         return (*_harm(self.risk.exposure), -self.risk.waiting.untiered_bytes, *self.replica.order)
 
     @property

@@ -58,7 +58,7 @@ def newest_disagreement(
 
 
 def log_start_goes_back(leader: int | None, follower: int | None) -> bool:
-    """Return whether the follower has a lower log start offset than the leader, which it would report as leader.
+    """Return whether the follower's log start offset is lower than the leader's. As leader, it would report its own.
 
     If an offset is unknown (None), the result is False.
     """

@@ -115,7 +115,7 @@ GREATEST = ("exposed_ms", "wait_ms")
 
 
 def sums_of(rows: Iterable[Mapping[str, int | None]]) -> dict[str, int]:
-    """Return the sums of ADDED and the maxima of GREATEST over rows by column name. A missing number is 0."""
+    """Return by column name the sums of the columns ADDED and the maxima of the columns GREATEST. None counts as 0."""
     sums = dict.fromkeys((*ADDED, *GREATEST), 0)
     for row in rows:
         for name in ADDED:

@@ -1,13 +1,13 @@
 """The offsets of each producer, and the transactions that are open at segment ends, from one pass over a log.
 
-A follower that starts with an empty snapshot at an offset has a producer only by batches and markers above the offset.
-So one pass over the ranges of batches (Run) gives the answer for the start of every range.
+A follower that starts with an empty snapshot at an offset knows a producer only from batches and markers above the
+offset. So one pass over the ranges of batches (Run) gives the answer for the start of every range.
 
 Such a follower does not see the beginning of a transaction that is open at the offset. If the transaction is aborted,
 the follower writes no entry into its transaction index, and serves the records below the offset as committed. If the
-transaction continues, the follower takes the first write above the offset for the beginning. KIP-952 mentions neither.
-An upload waits until the last stable offset is above the segment. So all these transactions are decided on the leader,
-but their markers are above the segment.
+transaction continues, the follower takes the first write above the offset for the beginning. KIP-952 mentions neither
+case. An upload waits until the last stable offset is above the segment. So all these transactions are decided on the
+leader, but their markers are above the segment.
 
 Follows org.apache.kafka.storage.internals.log.ProducerAppendInfo: a transactional batch opens a transaction, and a
 marker of any epoch closes it.

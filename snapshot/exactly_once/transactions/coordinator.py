@@ -149,7 +149,7 @@ def partition_of(transactional_id: str, partition_count: int) -> int:
 
 
 def likely_counts(found_in: Mapping[str, int], at_least: int) -> list[int]:
-    """Return the partition counts that fit most ids, ascending.
+    """Return the partition counts that fit the greatest number of ids, ascending.
 
     A count fits an id if it gives the partition in which the id was found. Two or three ids usually leave one count.
     Without ids, every count from `at_least` to MOST_PARTITIONS is returned.

@@ -81,7 +81,7 @@ LATE_BUFFER_MS = 300_000
 
 
 def is_late(transaction: PartitionTransaction, *, as_of: int, max_transaction_timeout: int) -> bool:
-    """Return whether a broker counts the partition in PartitionsWithLateTransactionsCount. Arguments are in ms."""
+    """Return whether a broker counts the partition in PartitionsWithLateTransactionsCount. The two times are in ms."""
     return as_of - transaction.producer.last_timestamp > max_transaction_timeout + LATE_BUFFER_MS
 
 

@@ -86,7 +86,7 @@ def _name(transaction: PartitionTransaction) -> tuple[int, int]:
 
 @dataclass
 class HangingSearch:
-    """A search for hanging transactions. See `read_transaction_log` and `judge_transaction` for the arguments."""
+    """A search for hanging transactions. See `read_transaction_log` and `judge_transaction` for its fields."""
 
     log_dirs: Sequence[LogDir]  # log directories of one cluster
     partition_count: int | None

@@ -14,7 +14,7 @@ from tiersnap.snapshot.units import utc
 
 @dataclass(frozen=True, slots=True)
 class PartitionProducer:
-    """A producer at the log end of a partition, as in DescribeProducers. Without a batch or a marker, values are -1."""
+    """A producer at the log end of a partition, as in DescribeProducers. Values of a missing batch or marker are -1."""
 
     topic: str
     partition: int

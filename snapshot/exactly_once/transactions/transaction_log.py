@@ -97,7 +97,7 @@ class TransactionLog:
         return Finding(FindingKind.MISSING_PARTITION, self.path, -1, said)
 
     def with_partitions(self, selection: Selection) -> list[KnownTransaction]:
-        """Return the transactions that include a selected partition. Without a condition, return all transactions."""
+        """Return the transactions that include a selected partition. If the selection has no condition, return all."""
         known = self.states.known.values()
         if selection == Selection():
             return list(known)
