@@ -48,8 +48,8 @@ class CollectedDecode:
     def is_right(self, segment: ListedSegment) -> bool:
         """Return whether the decode still matches the listed segment.
 
-        The log file must be unchanged, its end must pass `_ends_well`, and a range of batches must begin at every cut.
-        jobs.pipeline.changes checks the tables by the same rule.
+        The log file must be unchanged, the decode must end at the segment's end, and a range of batches must begin at
+        every cut. jobs.pipeline.changes checks the tables by the same rule.
         """
         is_same = (self.size_bytes, self.modified_ns) == (segment.size_bytes, segment.modified_ns)
         return is_same and self._ends_well(segment) and self._has_cuts(segment)

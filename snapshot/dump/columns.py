@@ -82,7 +82,10 @@ def flags(name: str, values: np.ndarray, *, absent: np.ndarray | None = None, on
 
 
 def json_objects(columns: Sequence[Column], *, prefix: str = "", suffix: str = "\n") -> memoryview:
-    """Return a JSON object per entry, each followed by `suffix`. `prefix` is the text of its first members."""
+    """Return a JSON object per entry, each followed by `suffix`.
+
+    `prefix` is the text of the first members of each object.
+    """
     pieces: list[str | Field] = []
     for i, column in enumerate(column for column in columns if column.only != "table"):
         pieces += [f"{', ' if i else '{' + prefix}{json.dumps(column.name)}: ", column.json_field()]

@@ -1,7 +1,7 @@
 """The output of kafka-dump-log of Kafka 4.1.1 (kafka.tools.DumpLogSegments), byte for byte.
 
-The output is that without --deep-iteration and --print-data-log: one line per batch, in file order. If kafka-dump-log
-crashes at a batch, the text ends at the same byte.
+It is the output without the options --deep-iteration and --print-data-log: one line per batch, in file order. If
+kafka-dump-log crashes at a batch, the text ends at the same byte.
 """
 
 from __future__ import annotations

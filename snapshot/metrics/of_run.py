@@ -149,7 +149,7 @@ class ScanMetrics:
     """Counts of scanned segments, as samples.
 
     Attributes:
-        by_partition: give samples per partition instead of per topic.
+        by_partition: whether to give samples per partition instead of per topic.
     """
 
     def __init__(self, *, by_partition: bool) -> None:

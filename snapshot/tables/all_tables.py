@@ -1,9 +1,9 @@
 """The tables of a warehouse by name. Each table and each column has a comment.
 
 Rows are only appended, except that stale rows of `record_batches` are deleted. `run` is the number of the run that
-wrote a row, ascending. Of the rows with one key, the row with the greatest `run` is valid. Offsets named `next_...` are
-exclusive. Times are epoch milliseconds, or nanoseconds if the name ends in `_ns`. No array grows with segments or
-producers: deltas are stored in parts of at most PART_DELTAS.
+wrote a row, ascending. If several rows have the same key, the row with the greatest `run` is valid. Offsets named
+`next_...` are exclusive. Times are epoch milliseconds, or nanoseconds if the name ends in `_ns`. No array grows with
+segments or producers: deltas are stored in parts of at most PART_DELTAS.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tiersnap.snapshot.tables.spark_made_tables import AUDIT_FINDINGS, AUDITS, R
 
 @dataclass(frozen=True, slots=True)
 class StoredCheck:
-    """A row of `remote_checks`. Of one segment id, the rows with the greatest `run` are valid.
+    """A row of `remote_checks`. For each segment id, the rows with the greatest `run` are valid.
 
     A row without a segment id describes offsets that no complete remote segment covers. It is valid until a later run
     verifies the partition.

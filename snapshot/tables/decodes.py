@@ -69,7 +69,7 @@ FILE_ROWS = Rows(SegmentFile)
 
 @dataclass(frozen=True, slots=True)
 class StoredDecode:
-    """The end of a segment's decode, with the number of the run that decoded the segment."""
+    """The result of a segment's decode without its deltas, with the number of the run that decoded the segment."""
 
     file: SegmentFile
     end: SegmentEnd

@@ -117,7 +117,7 @@ class ListedPartition(PartitionLog):
         log_start: log start offset by the partition's files, None if unknown; see `snapshot.log.log_start`.
         window_offset: first offset of a scan that is limited to a window; None if everything is scanned.
         leader: offsets of the partition's leader, for the window; None if no broker was asked.
-        start: remote snapshot that the replay may start from; None if not asked, or if none exists.
+        start: remote snapshot that the replay may start from; None if none was wanted or found.
         lacks_beginning: see `remote_listing.lacks_beginning`; None if remote storage was not listed, or if unknown.
         forgotten: active producers that the replica lost; None if it has all of them, or if not checked.
         remote_error: error that prevented the listing of remote storage.

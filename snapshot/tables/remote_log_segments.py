@@ -70,8 +70,8 @@ def read_refusals(rows: pa.RecordBatch) -> Iterator[CopyEvent]:
 def newest_states(states: Iterable[AttemptState]) -> list[AttemptState]:
     """Return the newest state of each attempt.
 
-    The newest state is from the latest run. Within a run it is the furthest state, and of equal states the published
-    one. jobs.pipeline.remote_states.current does the same for a DataFrame.
+    The newest state is from the latest run. If the run has several states of the attempt, it is the furthest state; if
+    these are equal, it is the published one. jobs.pipeline.remote_states.current does the same for a DataFrame.
     """
     return list(newest_of(states, _attempt, _order).values())
 
