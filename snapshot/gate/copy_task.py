@@ -35,7 +35,7 @@ class CopyTask(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """The condition for the copy of a segment: a time, or a number of newer bytes. One of the two suffices.
+    """The condition under which a segment is copied: a time, or a number of newer bytes. One of the two suffices.
 
     If both are None, the segment is never copied.
     """
@@ -68,7 +68,7 @@ class CopyLag:
     size: int | None = None  # bytes of the log after the segment; None if size is no condition
 
     def due(self, largest_timestamp: int, newer_bytes: int, now: int) -> Due:
-        """Return the condition for the copy of a segment.
+        """Return the condition under which a segment is copied.
 
         Args:
             largest_timestamp: largest timestamp of the segment in ms, by the broker's rule.

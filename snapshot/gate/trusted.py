@@ -46,7 +46,7 @@ class Provenance(StrEnum):
 
     @property
     def is_of_window(self) -> bool:
-        """Return whether the snapshot may belong to a segment below a scan window, which was not replayed."""
+        """Return whether the snapshot may belong to a segment below a scan window. Such a segment was not replayed."""
         return self in (Provenance.BROKER_UNVERIFIED, Provenance.COMPUTED_WITHIN_WINDOW)
 
 

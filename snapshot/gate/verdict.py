@@ -157,7 +157,7 @@ def worst(verdicts: Iterable[Verdict]) -> Verdict | None:
 
 
 def cleared_by_apply(options: ReplayOptions) -> frozenset[Verdict]:
-    """Return the verdicts of a plan that the same command clears with `--apply`."""
+    """Return the verdicts in a plan that are cleared if the same command runs with `--apply`."""
     if options.replace:
         return frozenset({Verdict.MISSING_SNAPSHOT, Verdict.CORRUPT_SNAPSHOT, Verdict.SUSPECT_SNAPSHOT})
     return frozenset({Verdict.MISSING_SNAPSHOT})

@@ -55,7 +55,7 @@ class SegmentCounts:
     findings: list[Finding] = field(default_factory=list)
 
     def add(self, partition: Partition, tiered: RemoteCoverage = NOTHING_REMOTE) -> None:
-        """Count one partition. A segment that `tiered` covers is not blocked by missing files."""
+        """Count one partition. A segment that `tiered` covers does not count as blocked, even if files are missing."""
         self._add_sizes(partition)
         self.has_topic_ids |= partition.topic_id is not None
         self.findings.extend(partition.findings)
@@ -102,7 +102,10 @@ class SegmentCounts:
 
     @property
     def bytes_per_day(self) -> int:
-        """Return the bytes written in the last day. If the oldest segment is younger, extrapolate to a day."""
+        """Return the bytes written in the last day.
+
+        If the oldest segment is younger than a day, extrapolate to a day.
+        """
         return self.recent_bytes * DAY_MS // self.recent_ms
 
 

@@ -221,7 +221,8 @@ def _locating(host: Host) -> NextStep:
 def _room(host: Host) -> Iterator[NextStep]:
     """Yield the steps that free a full disk.
 
-    They precede all steps that write here, because a broker without free space stops. `unblock` writes nothing here.
+    They precede all steps that write to this disk, because a broker without free space stops. `unblock` does not write
+    to it.
     """
     for each in host.log_dirs:
         if _lacks_room(each):

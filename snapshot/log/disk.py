@@ -93,7 +93,7 @@ def disk_of(path: Path, *, mounts: Path = Path("/proc/self/mounts")) -> MountedD
 
 
 def _mounted(mounts: Path) -> dict[str, tuple[str, str]]:
-    """Return (device, kind) by mount point. Of several mounts at one point, the last one counts."""
+    """Return (device, kind) by mount point. If several mounts have the same mount point, the last one is returned."""
     try:
         lines = mounts.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
     except OSError:
@@ -116,7 +116,9 @@ _OTHER_FILES = (
 
 
 def says_room(what: str, needed: int, disk: MountedDisk) -> str:
-    """Return a sentence with the needed and the free bytes. If the free bytes are too few, it names the missing bytes.
+    """Return a sentence with the needed and the free bytes.
+
+    If the free bytes are too few, the sentence also has the missing bytes.
 
     Args:
         what: the subject of the sentence, in the plural.
@@ -133,7 +135,7 @@ def ways_to_free(disk: MountedDisk, deleted: int) -> Iterator[str]:
     """Yield ways to free the disk without deleting records, the fastest first.
 
     Args:
-        deleted: see `deleted_bytes`.
+        deleted: result of `deleted_bytes`.
     """
     if disk.reserved and disk.kind.startswith("ext"):
         kept = human_bytes(disk.reserved)

@@ -99,6 +99,6 @@ def corrupt_checkpoint(path: str, error: CorruptCheckpointError) -> Finding:
 
 
 def missing_checkpoint(path: str) -> Finding:
-    """Return the finding for a missing replication-offset-checkpoint in a folder with partitions."""
+    """Return the finding for a missing replication-offset-checkpoint in a log directory that has partitions."""
     told = "missing, so high watermarks are unknown and nothing may be tiered; a running broker writes it every 5 s"
     return Finding(FindingKind.MISSING_CHECKPOINT, path, -1, told)

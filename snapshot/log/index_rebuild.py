@@ -2,11 +2,12 @@
 
 Follows org.apache.kafka.storage.internals.log.LogSegment.recover. The offset index gets an entry for a batch that
 starts more than 4096 bytes (`index.interval.bytes`) after the last indexed batch. At the same batch, the time index
-gets an entry if the largest timestamp has grown; the end of the segment adds a last entry.
+gets an entry if the largest timestamp has grown. At the end of the segment, the same rule gives the time index a last
+entry.
 
 A running broker may have written other entries. This happens if it was restarted while the segment was active, if it
-appended several batches in one call (followers, the log cleaner), or if it has another interval. Lookups in the
-broker's index and in the rebuilt index return the same results.
+appended several batches in one call (followers, the log cleaner), or if it has another `index.interval.bytes`. Lookups
+in the broker's index and in the rebuilt index return the same results.
 """
 
 from __future__ import annotations

@@ -75,9 +75,9 @@ def _range_of(epoch: int, lineage: LeaderEpochs) -> Interval | None:
 def held_intervals(start: int, end: int, epochs: LeaderEpochs, lineage: LeaderEpochs) -> list[Interval]:
     """Return the offsets of a remote segment that belong to the lineage.
 
-    These are the `agreed_intervals`. If the first of them begins with the segment's first epoch, it is extended down to
-    the start of the segment. Offsets below the first epoch exist if the log start was inside the segment, or if older
-    records have no epoch.
+    These are the `agreed_intervals`. If the first interval begins with the segment's first epoch, this interval is
+    extended down to the start of the segment. Offsets below the first epoch exist if the log start was inside the
+    segment, or if older records have no epoch.
 
     Args:
         start: base offset of the remote segment.
@@ -90,7 +90,7 @@ def held_intervals(start: int, end: int, epochs: LeaderEpochs, lineage: LeaderEp
 
 
 def joined(intervals: Iterable[Interval]) -> list[Interval]:
-    """Return the union of the intervals as ascending, separate intervals, without empty ones."""
+    """Return the union of the intervals as ascending intervals that are neither empty nor adjacent."""
     found: list[Interval] = []
     for start, end in sorted(interval for interval in intervals if interval[0] < interval[1]):
         if found and start <= found[-1][1]:

@@ -128,7 +128,7 @@ class PartitionLog:
 
 @dataclass(frozen=True, slots=True)
 class Partition(PartitionLog):
-    """A live partition folder."""
+    """A live partition folder, which is neither scheduled for deletion nor stray nor a move target."""
 
     path: str  # the folder, inside its filesystem
     segments: tuple[Segment, ...]  # ascending; the first one contains the log start offset
@@ -306,7 +306,7 @@ def read_partition(filesystem: FileSystem, path: str, known: Checkpoints) -> Par
 def _by_suffix(
     filesystem: FileSystem, listing: Iterable[Entry], texts: dict[str, str], findings: list[Finding]
 ) -> tuple[dict[str, dict[int, FileRef]], set[int]]:
-    """Return the segment files by suffix and offset, and the offsets of index files. Fill `texts` and `findings`."""
+    """Return the segment files by suffix and offset, and the offsets of index files. Add to `texts` and `findings`."""
     numbered: dict[str, dict[int, FileRef]] = {suffix: {} for suffix in SUFFIXES}
     indexed: set[int] = set()
     for name, file, kind, size, modified_ns in listing:

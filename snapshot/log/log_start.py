@@ -53,7 +53,7 @@ def log_start_of(partition: Partition, covered: Iterable[Interval] = ()) -> int 
 
 
 def begins_below(partition: Partition, covered: Iterable[Interval] = ()) -> bool | None:
-    """Return whether the log begins below its first local segment, in remote storage; None if that is unknown."""
+    """Return whether the log begins in remote storage, below its first local segment; None if that is unknown."""
     start = log_start_of(partition, covered)
     return None if start is None else start < partition.first_base_offset
 

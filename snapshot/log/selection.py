@@ -62,7 +62,7 @@ class NamedLogDir:
 
 
 def matches_topic(topic: str, pattern: re.Pattern[str] | None) -> bool:
-    """Return whether the pattern of --topic selects the topic. None selects every topic."""
+    """Return whether the pattern of --topic selects the topic. A pattern of None selects every topic."""
     return pattern is None or pattern.fullmatch(topic) is not None
 
 

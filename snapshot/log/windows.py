@@ -152,7 +152,9 @@ class ReadWindows:
 
 
 def open_windows(filesystem: FileSystem, path: str, *, may_shrink: bool) -> Windows:
-    """Return windows of a file: a map if the file is local, closed and larger than 1 MiB, else a reader.
+    """Return windows of a file.
+
+    They are a memory map if the file is local, larger than 1 MiB and will not shrink; else the bytes are read.
 
     Raises:
         OSError: the file is missing, unreadable or no regular file.

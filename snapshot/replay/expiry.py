@@ -68,7 +68,7 @@ class Expiry:
         return None
 
     def live(self, entries: np.ndarray, boundary_timestamp: int) -> np.ndarray:
-        """Return the entries (ENTRY_DTYPE, in their order) that a snapshot contains.
+        """Return the entries (ENTRY_DTYPE, in their order) that tiersnap writes into the snapshot.
 
         Args:
             boundary_timestamp: see `time_of`.

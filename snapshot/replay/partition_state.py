@@ -283,7 +283,7 @@ class ReplayState:
         self._step += 1
 
     def _without_start(self, found: Comparison) -> Comparison:
-        """Return the comparison of a file with a state that began unknown. Then even a match proves nothing.
+        """Return the comparison of a file with a state that lacks the log's beginning. A match proves nothing then.
 
         The file may lack the same producers as the fold, because a broker that lost all snapshots writes such files.
         """

@@ -65,7 +65,7 @@ class Replayed:
 
 
 def told_at(partition: Partition, error: TiersnapError) -> str:
-    """Return the error's message, preceded by the partition's name and the position."""
+    """Return the error's message, preceded by the partition's name and the error's position in the partition."""
     return f"{partition.name}{error.attrs.get('at', '')}: {error.message}"
 
 
@@ -274,7 +274,7 @@ class _OneReplay:
     def _with_stored(
         self, reached: Mapping[int, SnapshotAt], stored: Mapping[int, StoredSnapshot]
     ) -> dict[int, SnapshotAt]:
-        """Return the results with the objects of the snapshots that were written."""
+        """Return the results, and add to each result the object of its snapshot, if the snapshot was stored."""
         found = dict(reached)
         for at, each in stored.items():
             if at in found:

@@ -8,7 +8,7 @@ comparison counts every entry and uses no clock, so that it can be stored as a f
     upload    a missing or different entry does no harm if a broker that loads the file now would drop the entry: it has
               no open transaction, and its timestamp is older than producer.id.expiration.ms
               (ProducerStateManager.loadFromSnapshot). A timestamp in the future counts as young. The file's
-              modification time is not used, because a copied file has another one, and record timestamps may be of any
+              modification time is not used, because copying a file changes it, and record timestamps may be of any
               year.
 """
 
@@ -204,7 +204,7 @@ def found_at(offset: int, read_snapshot: ReadSnapshot) -> FoundSnapshot:
 
 
 def why_not_read(error: OSError) -> str:
-    """Return the reason of the error for `not_read`."""
+    """Return the text of the error, for the field `not_read`."""
     return error.strerror or str(error)
 
 

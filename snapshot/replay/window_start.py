@@ -322,7 +322,7 @@ class WindowStart:
             yield before.offset - 1, before.deltas
 
     def _not_new(self, base_offset: int, producers: list[int]) -> Iterator[int]:
-        """Return the producers that may have older batches: their first batch is not epoch 0, sequence 0."""
+        """Yield the producers that may have older batches: their first batch here is not sequence 0 of epoch 0."""
         wanted, is_new = np.unique(producers), dict[int, bool]()
 
         def look(rows: np.ndarray) -> None:

@@ -193,7 +193,7 @@ def ranks_of(verdicts: pa.ChunkedArray[pa.StringScalar]) -> pa.ChunkedArray[pa.I
 
 
 def labels_of(table: pa.Table) -> pa.ChunkedArray[pa.StringScalar]:
-    """Return the texts of `held`. A null provenance is omitted, together with its space."""
+    """Return the text of `held` for each row. A null provenance is omitted, together with its space."""
     texts = (table["snapshot"], table["snapshot_provenance"])
     # The stubs do not accept a plain separator.
     labels: pa.ChunkedArray[pa.StringScalar] = pc.binary_join_element_wise(  # type: ignore[call-overload]

@@ -74,7 +74,7 @@ class PartitionChange:
 
     @property
     def is_worse(self) -> bool:
-        """Return whether the partition is blocked now, and was not blocked or less badly blocked in the earlier run."""
+        """Return whether the partition is blocked now, and was blocked less badly or not at all in the earlier run."""
         return _blocking_rank(self.after) < _blocking_rank(self.before)
 
 

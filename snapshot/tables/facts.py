@@ -128,7 +128,9 @@ _OF_EVERY_REPLAY = (FactKind.REPLAYED, FactKind.ERROR)
 
 
 def news(before: Iterable[Fact], found: Iterable[Fact], parts: int, run: int) -> Iterator[Fact]:
-    """Yield the rows that a replay appends: new and changed facts, and the end of each old fact that it did not find.
+    """Yield the rows that a replay appends: new and changed facts, and the ended facts.
+
+    A fact has ended if the replay did not find it again.
 
     Args:
         before: the valid facts of the partition.

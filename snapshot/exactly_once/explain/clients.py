@@ -86,7 +86,7 @@ def _rows(
     asks: Sequence[Callable[[ClientEra], _Asked]],
     release: str | None,
 ) -> Iterator[ExplainedRow]:
-    """Yield the reactions for each row of `table` that decides some example, in the order of the table."""
+    """Yield the reactions for each row of `table` that decides at least one of `asks`, in the order of the table."""
     deciding: dict[str, Callable[[ClientEra], _Asked]] = {}
     for ask in asks:
         for era in CLIENT_ERAS:
@@ -154,7 +154,10 @@ def _may_be(broker: str, *, takes_identity: bool, version: int) -> bool:
 
 
 def of_application(error: Answer, release: str | None) -> Iterator[ExplainedRow]:
-    """Yield how clients since KIP-1050 report the error, and KIP-691's proposal. Yield nothing for older clients."""
+    """Yield a row about the error in the application: its group in KIP-1050, and what KIP-691 proposed.
+
+    Yield nothing for clients before KIP-1050, or if neither KIP mentions the error.
+    """
     group = exception_group(error)
     if group is None or not _has_kip_1050(release):
         return

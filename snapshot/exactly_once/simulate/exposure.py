@@ -51,7 +51,7 @@ class ProducersAtRisk:
         """Compute the offsets of each producer.
 
         Args:
-            leader: state at the log end, of a leader that never stopped. Expired producers are removed here.
+            leader: state at the log end, of a leader that never stopped. The constructor removes expired producers.
             sightings: sightings from the whole log.
             now: epoch ms.
             expiration: ms, producer.id.expiration.ms of the broker; None if producers never expire.
@@ -168,13 +168,19 @@ def _markers_alone(leader: ReplicaState) -> ReplicaState:
 
 
 def _between(low: np.ndarray, high: np.ndarray, at: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
-    """Return for each offset the sum of weights, or the count, of items with `low` < offset <= `high`."""
+    """Return for each offset the sum of the weights of the items with `low` < offset <= `high`.
+
+    If `weights` is None, return their number.
+    """
     sums: np.ndarray = _sums(low, at, weights) - _sums(np.maximum(low, high), at, weights)
     return sums
 
 
 def _sums(values: np.ndarray, at: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
-    """Return for each offset the sum of weights, or the count, of the values below the offset."""
+    """Return for each offset the sum of the weights of the values below it.
+
+    If `weights` is None, return their number.
+    """
     if weights is None:
         return np.searchsorted(np.sort(values), at, side="left")
     order = np.argsort(values, kind="stable")

@@ -41,7 +41,7 @@ class RiskSettings:
 
     @property
     def broker_expiry(self) -> BrokerExpiry:
-        """Return the expiry that brokers apply now."""
+        """Return the expiration that brokers apply at the time `now`."""
         return BrokerExpiry(self.now, self.producer_expiration)
 
 

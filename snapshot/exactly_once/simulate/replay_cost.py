@@ -72,7 +72,7 @@ def _first_recent(segments: Sequence[SegmentFacts], now: int, expiration: int | 
 
 
 def _holder(segments: Sequence[SegmentFacts], offset: int, *, otherwise: int) -> int:
-    """Return the base offset of the segment with the offset."""
+    """Return the base offset of the segment that contains `offset`, or `otherwise` if there is none."""
     return max((each.base_offset for each in segments if each.base_offset <= offset), default=otherwise)
 
 
@@ -86,7 +86,7 @@ class Mismatch(StrEnum):
 
 
 def mismatches(producers: ProducersAtRisk, window_offset: int) -> dict[Mismatch, int]:
-    """Return the number of producers by reason, without zeros. A producer counts for each of its reasons.
+    """Return the number of producers by reason, without zeros. A producer with several reasons counts for each of them.
 
     Args:
         window_offset: first offset of the bounded replay. A range of batches must begin there.

@@ -89,7 +89,7 @@ class ReplicaSnapshot:
         return Start(offset, entries, tuple(passed_over))
 
     def _without_files(self, partition: Partition) -> Start:
-        """Return the start from `ours` or from an empty snapshot."""
+        """Return the start for the origins that do not need snapshot files: `ours` and `empty`."""
         newest = max((segment.base_offset for segment in partition.segments), default=0)
         entries = np.empty(0, ENTRY_DTYPE) if self.origin is SnapshotOrigin.EMPTY else None
         at = newest if self.at is None else self.at

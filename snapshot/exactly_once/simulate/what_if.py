@@ -252,7 +252,7 @@ class _Known:
         return bool(_find(self._entries["producer_id"], np.array([producer_id]))[1][0])
 
     def forgets(self, producer_id: int) -> bool:
-        """Return whether all records of the producer are deleted."""
+        """Return whether all records of the producer are below the log start offset."""
         index, is_known = _find(self._entries["producer_id"], np.array([producer_id]))
         return bool(is_known[0]) and bool(self._entries["last_offset"][index[0]] < self._forgotten_below)
 

@@ -1,8 +1,9 @@
 """The tables of kafka-transactions.sh: headings, and the output byte for byte.
 
 Follows org.apache.kafka.tools.TransactionsCommand. Each column is as wide as its widest cell, and a tab follows each
-cell. Two things differ. The column Coordinator contains a partition of `__transaction_state`, because a log directory
-does not contain its leader. The rows are sorted, while the tool prints them in the order of a hash map.
+cell. The output differs from the tool's in two ways. The column Coordinator contains a partition of
+`__transaction_state`, because a log directory does not contain its leader. The rows are sorted, while the tool prints
+them in the order of a hash map.
 """
 
 from __future__ import annotations

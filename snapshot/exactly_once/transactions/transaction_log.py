@@ -154,7 +154,7 @@ def read_transaction_log(
 
     Args:
         partition_count: transaction.state.log.num.partitions; None to infer it from the partitions of the ids.
-        stops_at_unknown: stop reading a partition at the first value of an unknown version, as brokers before 4.3 do.
+        stops_at_unknown: whether to stop at a partition's first value of an unknown version, as brokers before 4.3 do.
         watch: function that passes the partitions through and reports progress.
     """
     found = [
@@ -267,7 +267,10 @@ def read_states(
 def _newest_records(
     filesystem: FileSystem, partition: Partition, read: ReadStates, check_crc: bool, stops_at_unknown: bool
 ) -> list[tuple[LogRecord, str]]:
-    """Return the newest records with the paths of their segments. Add time and damage of all records to `read`."""
+    """Return the newest records with the paths of their segments.
+
+    Add their newest timestamp and the damage to `read`.
+    """
     newest: dict[bytes | None, tuple[LogRecord, str]] = {}
     unknown: dict[bytes | None, tuple[LogRecord, str]] = {}
     for segment in partition.segments:
