@@ -174,7 +174,7 @@ def _read_compressed_controls(rows: np.ndarray, window: np.ndarray, window_posit
 
 
 def is_valid(rows: np.ndarray) -> np.ndarray:
-    """Return Kafka's RecordBatch.isValid per entry: the batch can contain its header, and its checksum is right."""
+    """Return Kafka's RecordBatch.isValid per entry: it is at least as long as its header, and its checksum is right."""
     large_enough = (rows["magic"] < 2) | (rows["batch_length"] + rb.LOG_OVERHEAD >= rb.HEADER_LENGTH)
     return large_enough & (rows["computed_crc"] < 0)
 

@@ -69,7 +69,7 @@ def judge(
             a comparison.
         broker: a broker that copies the partition's segments, so that READY segments are left to it; None without one.
         beyond_broker: base offsets of segments without a snapshot file. The broker's copy task fails at the first of
-            them. So READY segments from there on are not left to the broker, if it has no earlier segment to copy.
+            them. If the broker has no earlier segment to copy, READY segments from there on are not left to it.
         mends_indexes: whether tiersnap uploads READY segments and rebuilds their wrong indexes.
     """
     blocked_by: Readiness | None = None

@@ -87,7 +87,7 @@ def _can_unblock(host: Host) -> bool:
 
 
 def _without_room_here(host: Host) -> Iterator[NextStep]:
-    """Yield the steps that write no file on the full disk. Local retention then frees space."""
+    """Yield the steps that write no file on the full disk. After these steps, local retention frees space."""
     if _can_unblock(host):
         yield _unblock(host)
     if host.in_remote[Verdict.TIERED]:

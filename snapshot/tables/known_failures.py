@@ -2,7 +2,7 @@
 
 Delta's readers raise the same class for a server that does not answer, missing rights and damaged bytes. Only the text
 differs, so the table matches texts. The first row that matches decides. A row of a cause precedes the row of its
-effect, because a text contains both: a full disk fails a task, and a lost worker fails a stage.
+effect, because a text contains both: a full disk makes a task fail, and a lost worker makes a stage fail.
 """
 
 from __future__ import annotations

@@ -120,7 +120,10 @@ def react(answer: Answer, era: ClientEra, batch: SentBatch, *, transactional: bo
 
 
 def _for_epoch(reaction: Reaction, batch: SentBatch) -> Reaction:
-    """Return the reaction for the batch's epoch. At the largest epoch a client takes a new producer id, not a bump."""
+    """Return the reaction for the batch's epoch.
+
+    The largest epoch cannot be bumped, so a client takes a new producer id.
+    """
     if batch.producer_epoch < LARGEST_EPOCH:
         return reaction
     return {Reaction.BUMP: Reaction.NEW_ID, Reaction.FAIL_BUMP: Reaction.FAIL_NEW_ID}.get(reaction, reaction)
