@@ -26,8 +26,8 @@ class KnownFailure:
     """A pattern of a failure's text, and the error that tiersnap raises for it."""
 
     words: re.Pattern[str]
-    error: type[TiersnapError]  # has the exit code
-    sentence: str  # {0}, {1} are the groups of the match
+    error: type[TiersnapError]  # raised instead; it decides the exit code
+    sentence: str  # message of the error; {0} and {1} are replaced by the groups of the match
     hint: str
     is_quoted: bool  # whether the line that matched follows the sentence
 

@@ -123,7 +123,7 @@ def _order(record: TransactionRecord) -> tuple[int, int]:
 
 _MASK = 0xFFFFFFFF
 _SMALLEST = -(1 << 31)
-# No cluster has more partitions of this topic, and so few counts can all be tried.
+# No cluster has more partitions of this topic, and a search can try every count up to this one.
 MOST_PARTITIONS = 1000
 _SAMPLE = 4000
 
