@@ -48,16 +48,16 @@ class ClaimLostError(TransientError):
 class CopyInFlightError(TransientError):
     """Raised when a broker or another process is copying segments of a partition.
 
-    tiersnap does not upload meanwhile.
+    tiersnap uploads nothing of this partition during that time.
     """
 
 
 class ConditionsIgnoredError(UsageError):
-    """Raised when a store ignores a condition and overwrites an object. Two writers would not notice each other."""
+    """Raised when a store does not obey If-None-Match or If-Match. Two writers could overwrite each other's objects."""
 
 
 class InvalidKeyError(UsageError):
-    """Raised when a text is not an object key of tiersnap, or Kafka does not allow the form of a part of the key."""
+    """Raised when an object key is malformed, or when Kafka does not allow the topic name, id or number for it."""
 
 
 class IllegalStateTransitionError(TiersnapError):
@@ -90,7 +90,7 @@ class DivergedLogError(CorruptDataError):
 class SnapshotChangedError(TransientError):
     """Raised when a producer snapshot changed after tiersnap computed or compared it.
 
-    The message names offset and location.
+    The message names the snapshot offset, and the file or the URI.
     """
 
 
@@ -107,7 +107,7 @@ class MissingHeadError(GateError):
 
 
 class EncryptedSegmentError(RemoteStorageError):
-    """Raised when the plugin encrypted a segment. tiersnap does not have the key."""
+    """Raised when a remote segment was encrypted by the broker's plugin. tiersnap does not have the key."""
 
 
 # Errors of a cluster.
@@ -153,7 +153,7 @@ class CopyingOffError(GateError):
 
 
 class SettingsAsideError(GateError):
-    """Raised when overridden configs cannot be restored: a broker refuses them, or they were not saved."""
+    """Raised when topic configs that tiersnap overrode cannot be restored: a broker refuses, or none were saved."""
 
 
 class CopyingOnError(GateError):
@@ -165,11 +165,12 @@ class SegmentHoleError(GateError):
 
 
 class LeaderEpochLineageError(GateError):
-    """Raised when the partition's lineage lacks a leader epoch of the segment. Brokers would copy the segment again."""
+    """Raised when a segment has a leader epoch that its partition does not have. Brokers would copy the segment again.
+    """
 
 
 class LostCopyError(CorruptDataError):
-    """Raised when brokers consider offsets tiered, but no complete segments contain all these offsets."""
+    """Raised when brokers treat offsets as tiered, but remote storage lacks complete segments with these offsets."""
 
 
 class HiddenOffsetsError(GateError):
@@ -183,7 +184,7 @@ class NotDeletedError(GateError):
 class PlaintextRefusedError(GateError):
     """Raised when tiersnap would upload plain text beside segments that the plugin encrypted.
 
-    Names an encrypted manifest.
+    The message names the manifest of an encrypted segment.
     """
 
 
@@ -203,7 +204,7 @@ class UnprovenLogError(GateError):
 
 
 class CopyingSwitchedOnError(UnfinishedError):
-    """Reported when another user enabled copying during a publication. The copy task may have copied segments again."""
+    """Reported when another user enabled copying while tiersnap published. The copy task may have copied them again."""
 
 
 class StillStuckError(TiersnapError):

@@ -1,9 +1,9 @@
 """Files below the folder of a directory store, and its folder `.tiersnap-unfinished` for unfinished files.
 
 The name of an unfinished file is random and has tiersnap's mark: `tiersnap-<32 hex digits>.<end of the key>`. tiersnap
-never removes a file without the mark. The folder also contains the store's lock (flock). A writer holds the lock while
-it compares and renames. If the writer dies, the kernel releases the lock. The time of a new file gives the file
-system's clock.
+never removes a file without the mark. The folder also contains the store's lock file (flock). A writer holds the lock
+while it compares the existing object and renames its own file. If the writer dies, the kernel releases the lock. To
+read the file system's clock, tiersnap creates a file and reads its modification time.
 
 The user chooses the store's folder, which may be a symlink. Below this folder, tiersnap opens every path component
 relative to the previous one (dir_fd, O_NOFOLLOW), so another user with write access cannot redirect a write.
@@ -67,7 +67,7 @@ class Temporary:
 
 @dataclass(frozen=True, slots=True)
 class UnfinishedFolder:
-    """The folder `.tiersnap-unfinished` below `root`. Methods raise OSError, or TransientError after the deadline."""
+    """The folder `.tiersnap-unfinished` below `root`. Methods raise OSError."""
 
     root: Path
     asks_clock: bool = True  # whether a file may be created to read the file system's clock
@@ -76,7 +76,7 @@ class UnfinishedFolder:
     def temporary(self, file_name: str) -> Iterator[Temporary]:
         """Yield the name of a temporary file that will become `file_name`.
 
-        At the end, remove the file unless it was renamed.
+        At the end of the `with` block, remove the file if the caller did not rename it.
         """
         tail = os.fsdecode(os.fsencode(file_name)[-160:])
         with opened_folder(self.root, (UNFINISHED,), make=True) as folder:
@@ -90,7 +90,7 @@ class UnfinishedFolder:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Hold the lock of the store. Other writers wait for it."""
+        """Hold the store's lock during the `with` block. Raises TransientError: another writer holds it too long."""
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         limit = earliest(Deadline(_LOCK_SECONDS), current())
         with opened_folder(self.root, (UNFINISHED,), make=True) as folder:
@@ -157,7 +157,7 @@ _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 @contextmanager
 def opened_folder(root: Path, parts: Sequence[str], *, make: bool = False) -> Iterator[int]:
-    """Yield the descriptor of the folder `parts` below `root`. `make` creates and syncs missing folders.
+    """Yield the descriptor of the folder `parts` below `root`. If `make` is True, create and sync missing folders.
 
     Raises:
         OSError: a folder cannot be opened. A symlink raises NotADirectoryError.
@@ -198,7 +198,7 @@ def opened_file(folder: int, name: str) -> Iterator[BinaryIO]:
 
 @contextmanager
 def new_file(folder: int, name: str) -> Iterator[BinaryIO]:
-    """Create a file for writing, and sync the file at the end of the block."""
+    """Create a file for writing, and sync the file at the end of the `with` block."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     with os.fdopen(os.open(name, flags, 0o666, dir_fd=folder), "wb") as file:
         yield file

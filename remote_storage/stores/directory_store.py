@@ -1,9 +1,9 @@
 """Objects as files below a directory: a mounted volume, a test, or the target of Kafka's LocalTieredStorage.
 
 A put writes a file below `.tiersnap-unfinished/` (see `directory_files`), syncs the file and links it to its final
-name. The link fails if the name exists. Then the put syncs the directories. A replacement or a deletion holds the lock
-of the store while it compares and renames. No symlink below the directory is followed. User metadata is not stored,
-because the manifests contain the same facts.
+name. The link fails if the name exists. After the link, the put syncs the directories. A replacement or a deletion
+holds the lock of the store until it has renamed or removed the file. No symlink below the directory is followed. User
+metadata is not stored, because the manifests contain the same facts.
 
 The ETag of an object consists of its CRC, its size and its modification time.
 """
@@ -137,7 +137,7 @@ class DirectoryStore:
             return self._content(file, key, limit)
 
     def read(self, key: str, *, limit: int | None = None) -> ReadObject:
-        """See ObjectStore. If the store is read-only, `read_at` is by this host's clock."""
+        """See ObjectStore. If the store is read-only, `read_at` is the time of this host's clock."""
         with self._file(key) as file:
             status, data = os.fstat(file.fileno()), self._content(file, key, limit)
         return ReadObject(data, _info(key, status, google_crc32c.value(data)), self._unfinished.now())
@@ -213,7 +213,8 @@ class DirectoryStore:
         return ""
 
     def unfinished_uploads(self, prefix: str = "") -> Iterator[UnfinishedUpload]:
-        """See ObjectStore. The prefix is ignored, because a temporary file has only the last part of its key."""
+        """See ObjectStore. `prefix` is ignored, because the name of a temporary file has only the last part of the key.
+        """
         with self._use(UNFINISHED):
             found = tuple(self._unfinished.uploads())
         yield from found

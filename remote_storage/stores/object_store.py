@@ -8,8 +8,8 @@ return ALREADY_SAME if the existing object has the same content, and raise Objec
 `replace_if` overwrites only the version that the caller read. `replace` overwrites unconditionally.
 
 All methods raise TransientError for failures that may pass, such as a time-out, throttling or an unreachable server.
-They raise RemoteStorageError for lasting failures, such as a missing bucket, denied access or a wrong checksum. Each
-call ends before the `Deadline` of its `with` block.
+They raise RemoteStorageError for lasting failures, such as a missing bucket, denied access or a wrong checksum. Inside
+a `with Deadline(…)` block, each call ends before that deadline.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tiersnap.snapshot.units import count_of
 class PutOutcome(StrEnum):
     """The writer of the object.
 
-    CREATED: this call wrote the object, even if the server's first answer was lost. A clean-up may delete the object.
+    CREATED: this call wrote the object, even if the server's first answer was lost. The caller may delete the object.
     ALREADY_SAME: another writer wrote the object with the same content.
     """
 
@@ -103,7 +103,7 @@ class UnfinishedUpload:
 def other_content(name: str, key: str, place: str, more: str = "") -> ObjectExistsError:
     """Return the error that an object exists with other content.
 
-    `place` is the word for the option to change in the hint.
+    The hint advises the user to give another `place`, such as another prefix or directory.
     """
     return ObjectExistsError(
         f"{name} exists with other content{more}",
@@ -125,7 +125,7 @@ def too_large(name: str, key: str, limit: int) -> CorruptDataError:
 
 
 def ended_early(name: str, lacking: int) -> TransientError:
-    """Return the error that a source has fewer bytes than announced. `lacking` is the number of missing bytes."""
+    """Return the error that a source has fewer bytes than the caller gave. `lacking` is the number of missing bytes."""
     return TransientError(
         f"{name}: the source ended {count_of(lacking, 'byte')} early",
         hint="the file was truncated or replaced since it was scanned: scan again",
@@ -151,7 +151,7 @@ class ObjectStore(Protocol):
 
     @property
     def words(self) -> list[str]:
-        """Return the command-line options that reach the store, without the store's URI."""
+        """Return the command-line options that a command needs besides the URI to reach the store."""
 
     def put_if_absent(self, key: str, data: bytes, metadata: Mapping[str, str] | None = None) -> PutResult:
         """Create an object. Raises ObjectExistsError: the object exists with other content."""
@@ -206,7 +206,7 @@ class ObjectStore(Protocol):
     def head(self, key: str) -> ObjectInfo | None:
         """Return the properties of an object, or None if the object does not exist.
 
-        A directory reads the file for its CRC.
+        DirectoryStore reads the complete file to compute its CRC.
         """
 
     def list(self, prefix: str = "", *, after: str = "") -> Iterator[ObjectInfo]:
@@ -215,7 +215,7 @@ class ObjectStore(Protocol):
     def list_keys(self, prefix: str, keys: Collection[str]) -> Iterator[ObjectInfo]:
         """Yield the existing objects among `keys`, which all begin with `prefix`.
 
-        S3 lists `prefix`; a directory reads each file's status.
+        S3Store lists all keys below `prefix`. DirectoryStore reads the status of each file in `keys`.
         """
 
     def folders(self, prefix: str = "") -> Iterator[str]:
@@ -234,11 +234,11 @@ class ObjectStore(Protocol):
     def now(self) -> int:
         """Return the server's time in ms, by the clock of `modified`.
 
-        Return 0 if the server gives no time: no object looks old.
+        Return 0 if the server gives no time, so that no object looks old.
         """
 
     def unfinished_uploads(self, prefix: str = "") -> Iterator[UnfinishedUpload]:
-        """Yield the uploads that were begun and are neither finished nor aborted."""
+        """Yield the uploads to keys below `prefix` that are neither finished nor aborted."""
 
     def abort_upload(self, upload: UnfinishedUpload) -> None:
         """Abort an unfinished upload. An upload that no longer exists is not an error."""
@@ -252,11 +252,11 @@ class ObjectStore(Protocol):
     def refuses_damage(self, key: str) -> bool:
         """Return whether the store refuses content that differs from its checksum.
 
-        A store that accepts it writes `key`.
+        If the store accepts the content, the object `key` exists afterwards.
         """
 
     def old_versions(self) -> str:
-        """Return a warning if the store keeps deleted objects as old versions, or may keep them; otherwise "".
+        """Return a warning if the store keeps deleted objects as old versions, or may keep them. Otherwise return "".
 
         S3 needs one request.
 

@@ -1,7 +1,7 @@
 """A store that limits the bytes per second of another store. Requests without a body are not limited.
 
-The limit is a token bucket with the bytes of one second. A body may be larger than the bucket: the request then waits
-until the bucket is refilled, so the average rate is kept.
+The limit is a token bucket that holds the bytes of one second. If a body is larger than the bucket, the request waits
+until the bucket is refilled. So the average rate stays below the limit.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def check_rate(rate: int) -> int:
 
 
 def shares(rate: int, tasks: int) -> tuple[int, int]:
-    """Return the number of tasks, at most `tasks`, and the rate of each task, at least LEAST_RATE."""
+    """Return the number of parallel tasks, at most `tasks`, and the rate of each task, at least LEAST_RATE."""
     count = max(1, min(tasks, rate // LEAST_RATE))
     return count, rate // count
 
@@ -106,7 +106,7 @@ def paced(store: ObjectStore, rate: int | None) -> ObjectStore:
 
 
 def in_shares(store: ObjectStore, rate: int | None, tasks: int) -> tuple[int, ObjectStore]:
-    """Return the number of tasks of a job, at most `tasks`, and the store with the rate of one task.
+    """Return the number of parallel tasks, at most `tasks`, and the store, limited to the rate of one task.
 
     If `rate` is None, return `tasks` and the unlimited store.
     """
@@ -118,7 +118,7 @@ def in_shares(store: ObjectStore, rate: int | None, tasks: int) -> tuple[int, Ob
 
 @dataclass(frozen=True, slots=True)
 class PacedStore:
-    """An ObjectStore that limits another one. It can be pickled; each process keeps the rate separately."""
+    """An ObjectStore that limits the bytes per second of `inner`. It can be pickled; each process has its own limit."""
 
     inner: ObjectStore
     rate: int
@@ -144,7 +144,7 @@ class PacedStore:
         metadata: Mapping[str, str] | None = None,
         deadline: Deadline = NO_DEADLINE,
     ) -> PutResult:
-        """See ObjectStore. The wait happens while the source is read."""
+        """See ObjectStore. The call waits while it reads the source."""
         slow = _PacedSource(source, pace_of(self.rate))
         return self.inner.put_file_if_absent(key, slow, size, metadata=metadata, deadline=deadline)
 
@@ -157,11 +157,11 @@ class PacedStore:
         return self.inner.replace_if(key, data, etag, metadata)
 
     def get(self, key: str, *, limit: int | None = None) -> bytes:
-        """See ObjectStore. The wait follows the read."""
+        """See ObjectStore. The call waits after the read."""
         return self.read(key, limit=limit).data
 
     def read(self, key: str, *, limit: int | None = None) -> ReadObject:
-        """See ObjectStore. The wait follows the read."""
+        """See ObjectStore. The call waits after the read."""
         found = self.inner.read(key, limit=limit)
         pace_of(self.rate).wait_for(len(found.data))
         return found

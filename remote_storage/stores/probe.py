@@ -20,7 +20,7 @@ from tiersnap.snapshot.gate.exit_code import OtherProblem
 from tiersnap.snapshot.units import human_duration
 
 PROBES = "claims/probe-"
-"""Prefix of the keys of all probes. A probe object is deleted at the end of its function."""
+"""Prefix of the keys of all probes. The function that creates a probe object also deletes it."""
 
 _WRONG_ETAG = '"00000000000000000000000000000000"'
 # Status and codes of servers that do not support a header. A status 400 without such a code has many causes.
@@ -34,7 +34,8 @@ def check_conditions(store: ObjectStore) -> None:
     """Check that a store obeys If-None-Match and If-Match. S3 needs seven requests.
 
     Raises:
-        ConditionsIgnoredError: the store writes although the condition is false, or refuses although it is true.
+        ConditionsIgnoredError: the store writes although a condition is false, or refuses although the condition is
+            true.
     """
     key = f"{PROBES}{uuid.uuid4().hex}"
     third = b"tiersnap asks for If-Match"
@@ -100,7 +101,7 @@ _DATA = b"tiersnap asks for checksums"
 
 
 def probe_store(store: ObjectStore) -> Iterator[ProbeAnswer]:
-    """Yield answers about the properties of a store that tiersnap needs. At most twenty requests.
+    """Yield answers about the store properties that tiersnap needs. The probes send at most twenty requests.
 
     Raises:
         TransientError: the store does not answer.

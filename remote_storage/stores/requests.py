@@ -3,8 +3,9 @@
     with Deadline(30):
         store.list(…)              # all calls of a store in this block end within 30 s
 
-Three limits bound a call of a store: the limit of the call, the deadline in its arguments, and the deadline of the
-block. Calls that clean up after a failure must be outside the block, because an expired deadline refuses every call.
+Three limits bound a call of a store: the store's own limit for one call, the `deadline` argument of the call, and the
+deadline of the `with` block. Calls that clean up after a failure must be outside the block, because after the deadline
+every call in the block fails.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ class Deadline:
         return max(0.0, self.end - time.monotonic())
 
     def expire(self) -> None:
-        """End the deadline now, for all threads that use this object."""
+        """Move the deadline to now, for all threads that use this object."""
         self.end = time.monotonic()
 
     def check(self, doing: str) -> None:
@@ -93,11 +94,11 @@ def in_waves(
 ) -> Iterator[list[R]]:
     """Yield lists of results of `ask`, at most REQUESTS_AT_ONCE in a list, in the order of the items.
 
-    The number of requests in advance grows with the number of results that the caller took, up to MOST_AT_ONCE. A
-    caller that stops early causes few requests.
+    Requests start before the caller needs their results. Their number grows with the number of results that the caller
+    took, up to MOST_AT_ONCE, so a caller that stops early causes few requests.
 
     Args:
-        is_known: returns whether `ask` makes no request for an item. Such an item gets no thread.
+        is_known: returns whether `ask` can answer for an item without a request. The calling thread then calls `ask`.
     """
     left, pending, taken = iter(items), deque[Future[R]](), 0
     with ContextPool(MOST_AT_ONCE) as pool:

@@ -2,7 +2,8 @@
 
 Each received byte restarts the read timeout of botocore. Therefore a watchdog thread watches the calls of this process.
 When a call's deadline passes, the watchdog shuts the socket, which wakes the waiting thread. botocore then tries to
-repeat the request, and the repeated request is refused. A call may exceed its deadline by one retry pause of botocore.
+repeat the request, and a hook of this module refuses that. A call may exceed its deadline by one retry pause of
+botocore.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ class Call:
     def deadline(self) -> Deadline:
         """Return the earlier of two deadlines: the call's own and the caller's.
 
-        `expire` may end the caller's at any time.
+        The caller may move its own deadline to now at any time, with `Deadline.expire`.
         """
         return earliest(self._own, self._whole)
 
@@ -95,8 +96,8 @@ def bounded(seconds: float, doing: str, *, size: int = 0, deadline: Deadline | N
 def obey_deadlines(client: BaseClient) -> None:
     """Make a client use connections whose sockets the watchdog can shut.
 
-    botocore has no public access to a connection. Therefore `boto3` is pinned to the releases in which a test proves
-    this.
+    botocore has no public access to a connection, so this uses private attributes. `boto3` is pinned to releases for
+    which a test proves that it works.
     """
     pools = client._endpoint.http_session._pool_classes_by_scheme  # botocore creates pools on demand, also for proxies
     pools.update({"http": _Pool, "https": _TlsPool})

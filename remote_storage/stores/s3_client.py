@@ -73,7 +73,8 @@ def error_code(error: boto.ClientError) -> str:
 
 
 def is_missing_object(error: boto.ClientError) -> bool:
-    """Return whether the object does not exist. An answer to HEAD is the same if the bucket does not exist."""
+    """Return whether the object does not exist. For an answer to HEAD, also return True if the bucket does not exist.
+    """
     return http_status(error) == 404 and error_code(error) in {"404", "NoSuchKey", "NotFound"}
 
 
@@ -92,7 +93,7 @@ _REDIRECTS = frozenset({301, 302, 307, 308})
 
 
 def names_no_region(answer: S3Answer) -> bool:
-    """Return whether an answer redirects without a region. S3 itself always names the region.
+    """Return whether an answer is a redirect that does not name the region. A redirect of AWS always names it.
 
     botocore would ask HeadBucket for the region, and get the same redirect again, until Python's stack overflows.
     """
@@ -250,7 +251,7 @@ class _Params(TypedDict):
 
 
 def _send_at_once(params: _Params, **_: object) -> None:
-    """Send a small body together with its request. To wait for "100 Continue" takes as long as the request itself."""
+    """Send a small body together with its request. Waiting for "100 Continue" takes as long as the request itself."""
     if "Expect" in params["headers"] and (determine_content_length(params["body"]) or 0) <= _SMALL:
         del params["headers"]["Expect"]
 

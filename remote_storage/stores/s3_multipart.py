@@ -1,8 +1,9 @@
-"""Multipart uploads that end complete or aborted.
+"""Multipart uploads, each of which is completed or aborted.
 
-s3transfer's upload refuses IfNoneMatch. To send a CRC-32C of the object, it requires one of each part, and botocore
-computes these only with awscrt. Here, the calling thread reads the parts in order, and other threads send them. An
-upload holds `max_concurrency + 1` parts in memory. The CRC of the object is known after the last part was read.
+tiersnap does not use s3transfer, which refuses IfNoneMatch and lets botocore compute a CRC-32C of each part. botocore
+can do that only if awscrt is installed. Here, the calling thread reads the parts in order, and other threads send
+them. An upload holds `max_concurrency + 1` parts in memory. The CRC of the object is known after the last part was
+read.
 """
 
 from __future__ import annotations
@@ -50,10 +51,10 @@ class MultipartUpload:
     all_proved: bool = True
 
     def run(self, source: ByteSource, size: int, *, metadata: Mapping[str, str]) -> PutResult:
-        """Upload the first `size` bytes of `source`, unless the key exists.
+        """Upload the first `size` bytes of `source`. Never overwrite an existing object.
 
         Raises:
-            ClientError: 412 the object exists, 409 another writer is writing it. The upload was aborted.
+            ClientError: 412 if the object exists, 409 if another writer is writing it. The upload was aborted.
             TransientError: the source ends early, the deadline has passed, or the server fails.
         """
         self._create(metadata)
@@ -146,7 +147,7 @@ class MultipartUpload:
     def abort(self) -> None:
         """Abort the upload, so that the server deletes its parts.
 
-        A failure is only logged: `unfinished_uploads` lists the upload.
+        A failure is logged and not raised. `unfinished_uploads` lists the upload later.
         """
         try:
             # The abort must also run after the deadline, but not for long.

@@ -5,7 +5,7 @@ first answer was lost, botocore repeats the request. Therefore each put sends an
 metadata (`tiersnap-put-id`). A writer that finds its own id wrote the object, even if its last answer was 412.
 
 AWS checks the bytes against the CRC-32C that tiersnap sends. Older servers check Content-MD5. botocore computes CRC-32C
-only if awscrt is installed, but sends a CRC that it is given. S3 stores the CRC with the object, and HEAD returns it.
+only if awscrt is installed, so tiersnap computes it. S3 stores the CRC with the object, and HEAD returns it.
 For a multipart upload, S3 stores the CRC of the complete object if the request names FULL_OBJECT.
 """
 
@@ -149,7 +149,7 @@ def crc_of_source(source: ByteSource, size: int) -> int | None:
 
 
 def request_checksum(checksums: Checksums, data: bytes, crc: int) -> dict[str, str]:
-    """Return the checksum arguments for put_object or upload_part. With them the server refuses damaged bytes."""
+    """Return the checksum arguments for put_object or upload_part. The server uses them to refuse damaged bytes."""
     if checksums is Checksums.COMPAT:
         digest = hashlib.md5(data, usedforsecurity=False).digest()
         return {"ContentMD5": base64.b64encode(digest).decode("ascii")}
@@ -172,7 +172,7 @@ def is_proved(response: S3Answer, crc: int, sent: Mapping[str, str]) -> bool:
 def etag_of_parts(etags: Iterable[str]) -> str | None:
     """Return the ETag of an object with these parts: the MD5 of the parts' MD5s and their number.
 
-    None if an ETag is no MD5.
+    Return None if the ETag of a part is not an MD5.
     """
     plain = [etag.strip('"') for etag in etags]
     try:
@@ -188,7 +188,7 @@ def to_text(crc: int) -> str:
 
 
 def of_response(response: S3Answer) -> int | None:
-    """Return the CRC-32C of the complete object, or None if the answer has no CRC or the CRC of CRCs (`…-3`)."""
+    """Return the CRC-32C of the complete object, or None if the answer has none. A CRC of part CRCs (`…-3`) is none."""
     text = response.get("ChecksumCRC32C")
     if not isinstance(text, str) or "-" in text:
         return None

@@ -14,7 +14,7 @@ MAX_PARTS = 10_000
 
 
 class Checksums(StrEnum):
-    """The checksums that prove that bytes arrived.
+    """The checksums that tiersnap sends with uploads.
 
     AWS: tiersnap sends a CRC-32C with every object. The server stores it, and tiersnap compares it after writes and
     reads.
@@ -27,7 +27,7 @@ class Checksums(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class S3Settings:
-    """Settings of the S3 client. A process creates one client for equal settings."""
+    """Settings of the S3 client. Within a process, equal settings share one client."""
 
     endpoint_url: str | None = None  # None for AWS
     region: str | None = None

@@ -89,7 +89,7 @@ class S3Store:
         metadata: Mapping[str, str] | None = None,
         deadline: Deadline = NO_DEADLINE,
     ) -> PutResult:
-        """See ObjectStore. A source above the part size is sent as a multipart upload."""
+        """See ObjectStore. A source larger than the part size is sent as a multipart upload."""
         whole = earliest(deadline, current())
         put = self._conditional(key, whole)
         known: int | None = None

@@ -1,4 +1,4 @@
-"""Read small objects: check the size before the read, and read a damaged object a second time."""
+"""Read small objects. The size is checked before the read, and a damaged object is read a second time."""
 
 from __future__ import annotations
 
