@@ -133,7 +133,7 @@ class MetadataTopicAbsentError(UsageError):
 
 
 class MetadataTopicCompactedError(GateError):
-    """Raised when `__remote_log_metadata` is compacted. A compacted topic takes no records without a key (KIP-1266)."""
+    """Raised when `__remote_log_metadata` is compacted. A compacted topic refuses its keyless records (KIP-1266)."""
 
 
 class DeliveryFailedError(TransientError):
@@ -165,8 +165,7 @@ class SegmentHoleError(GateError):
 
 
 class LeaderEpochLineageError(GateError):
-    """Raised when a segment has a leader epoch that its partition does not have. Brokers would copy the segment again.
-    """
+    """Raised when a segment has a leader epoch that the partition lacks. Brokers would copy the segment again."""
 
 
 class LostCopyError(CorruptDataError):
@@ -174,7 +173,7 @@ class LostCopyError(CorruptDataError):
 
 
 class HiddenOffsetsError(GateError):
-    """Raised when a new segment would hide offsets of another lineage that brokers can read now."""
+    """Raised when a new segment would replace a segment of another lineage that brokers can read now."""
 
 
 class NotDeletedError(GateError):

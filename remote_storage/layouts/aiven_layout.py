@@ -6,7 +6,7 @@
     .rsm-manifest   see rsm_manifest; it is written last, so an existing manifest means that the segment is complete
 
 Follows io.aiven.kafka.tieredstorage.KafkaRemoteStorageManager. The plugin writes no object for an empty stream. This
-case cannot occur here: a bundle has no empty log, and a snapshot has at least 10 bytes.
+case cannot occur in tiersnap: its segment files are not empty, and a producer snapshot has at least 10 bytes.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ Segments, as Kafka's LocalTieredStorage names them below its directory:
     kafka-tiered-storage/payments-7-MWJ6FHTfRYy67jzwZdeqSQ/00000000000000001234-tqimKeZwStOEOwRzT3L5oQ.log
     suffixes .log .index .timeindex .txnindex .leader_epoch_checkpoint .snapshot
 
-Producer snapshots, their manifests, and the cluster of a partition, which plugins do not know:
+Producer snapshots, their manifests, and the cluster id of a partition. Brokers do not read these objects:
 
     snapshots/<topic>-<topic id or no-topic-id>/<partition>/<end offset>.snapshot
     snapshots/<topic>-<topic id or no-topic-id>/<partition>/manifest-<run id>.json
@@ -35,8 +35,9 @@ cluster read back a record, and the probes of a store's conditional writes:
     claims/payments-MWJ6FHTfRYy67jzwZdeqSQ/unblock.json
 
 Offsets have 20 digits; a snapshot's offset is exclusive. A claim's leader epoch is the epoch of the segment's last
-entry, so if a new leader truncates and rewrites a log, its segments have other claims. Ids are 22 characters base64url
-with one spelling for each value: the last character is A, Q, g or w. So no id can be mistaken for `no-topic-id`.
+leader epoch entry. So if a new leader truncates and rewrites the log, the rewritten segments have other claims. Ids are
+22 characters base64url with one spelling for each value: the last character is A, Q, g or w. `no-topic-id` is shorter,
+so it is never an id.
 
 Keys are relative to the store, whose URI is a folder: `s3://bucket/tiered` is the plugin's `key.prefix=tiered/`.
 """
@@ -71,7 +72,7 @@ _RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:+~=-]{0,127}")
 
 
 class KeyKind(StrEnum):
-    """A kind of object. The last word of the value is the suffix of its key."""
+    """A kind of object. The last word of a member's value is the suffix of the keys of this kind."""
 
     LOG = ".log"
     INDEXES = ".indexes"
@@ -166,7 +167,7 @@ def partition_segments(partition: TopicIdPartition, *, local: bool = False) -> s
 
 
 def partition_snapshots(partition: TopicIdPartition) -> str:
-    """Return the prefix of the keys of a partition's snapshots, snapshot manifests and cluster.
+    """Return the prefix of the keys of a partition's snapshots, snapshot manifests and `cluster.json`.
 
     No other key has this prefix.
     """
@@ -179,7 +180,7 @@ def snapshot(partition: TopicIdPartition, offset: int) -> str:
 
 
 def snapshot_manifest(partition: TopicIdPartition, run_id: str) -> str:
-    """Return the key of a run's manifest of a partition's snapshots.
+    """Return the key of the manifest that a run writes for a partition's snapshots.
 
     Raises:
         InvalidKeyError: `run_id` is not 1 to 128 letters, digits and `._:+~=-`, beginning with a letter or digit.
@@ -195,7 +196,7 @@ def cluster(partition: TopicIdPartition) -> str:
 
 
 def partition_claims(partition: TopicIdPartition) -> str:
-    """Return the prefix of a partition's claims and its manifest cache. The partition must have a topic id."""
+    """Return the prefix of the keys of a partition's claims and manifest cache. The partition must have a topic id."""
     return f"{CLAIMS}/{partition.topic}-{_id(partition)}/{partition.partition}/"
 
 
@@ -234,7 +235,7 @@ def read_back(cluster_id: str) -> str:
 
 
 def topic(topic: str, *, local: bool = False) -> str:
-    """Return a prefix of the keys of a topic's segments with any topic id.
+    """Return a prefix that all keys of a topic's segments have, under every topic id.
 
     Keys of other topics may have the same prefix.
     """
@@ -244,7 +245,7 @@ def topic(topic: str, *, local: bool = False) -> str:
 
 
 def topic_snapshots(topic: str) -> str:
-    """Return a prefix of the keys of a topic's snapshots with any topic id.
+    """Return a prefix that all keys of a topic's snapshots have, under every topic id.
 
     Keys of other topics may have the same prefix.
     """
@@ -252,9 +253,9 @@ def topic_snapshots(topic: str) -> str:
 
 
 def topic_of_folder(folder: str) -> TopicIdPartition | None:
-    """Return partition 0 of the topic with segments in `folder`, in either layout.
+    """Return partition 0 of the topic whose segments are in `folder`. The folder may be of any layout.
 
-    None if it is no folder of segments.
+    Return None if `folder` is not a folder of segments.
     """
     found = _LOCAL_FOLDER.fullmatch(folder) or _TOPIC_FOLDER.fullmatch(folder)
     if found is None:

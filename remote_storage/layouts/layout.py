@@ -29,7 +29,7 @@ INDEXES_OF_ENTRIES = {
     "time index": IndexType.TIMESTAMP,
     "transaction index": IndexType.TRANSACTION,
 }
-"""Indexes with ordered entries, by their names in the faults of `formats.index_order`."""
+"""The indexes whose entries must ascend, by the names that `formats.index_order` gives them in its faults."""
 
 
 class StoredState(StrEnum):
@@ -50,7 +50,7 @@ class PlannedObject:
 
 @dataclass(frozen=True, slots=True)
 class Layout(ABC):
-    """The objects of a remote segment. Layouts are values and can be pickled."""
+    """The objects of a remote segment. A layout has no state, and can be pickled."""
 
     name: ClassVar[str]  # for reports and settings
     is_local: ClassVar[bool]  # whether this is the layout of LocalTieredStorage
@@ -61,7 +61,7 @@ class Layout(ABC):
         return tuple(keys.segment(kind, metadata) for kind in self.kinds)
 
     def log_key(self, metadata: RemoteLogSegmentMetadata) -> str:
-        """Return the key of the segment file. Both layouts store it unchanged."""
+        """Return the key of the segment file. In both layouts, tiersnap stores the file unchanged."""
         return keys.segment(self.kinds[0], metadata)
 
     def stem(self, metadata: RemoteLogSegmentMetadata) -> str:
@@ -70,7 +70,8 @@ class Layout(ABC):
 
     @abstractmethod
     def plan(self, indexes: Mapping[IndexType, bytes], metadata: RemoteLogSegmentMetadata) -> tuple[PlannedObject, ...]:
-        """Return the objects to write after the log, in this order. The last one makes the segment visible.
+        """Return the objects to write after the log object, in the order of writing. The last one makes readers see the
+        segment.
 
         Args:
             indexes: all indexes; the transaction index may be missing.
@@ -82,7 +83,7 @@ class Layout(ABC):
 
     @abstractmethod
     def fetch_index(self, store: ObjectStore, metadata: RemoteLogSegmentMetadata, index: IndexType) -> bytes | None:
-        """Return the content of an index, or None for a transaction index that the segment never had.
+        """Return the content of an index. Return None for the transaction index if the segment has none.
 
         Raises:
             ObjectNotFoundError: the segment or the index is not in the store.

@@ -3,8 +3,8 @@
     kafka-tiered-storage/<topic>-<partition>-<topic id>/<20 digits>-<segment id>
         .log .index .timeindex .txnindex (if there is one) .leader_epoch_checkpoint .snapshot
 
-The files are plain copies, without a manifest. The snapshot is written last. A reader needs all files except
-`.txnindex`. The store's root is the plugin's `dir`. Follows
+The content of the files is unchanged, and there is no manifest. The snapshot is written last. A reader needs all files
+except `.txnindex`. The store's root is the plugin's `dir`. Follows
 org.apache.kafka.server.log.remote.storage.LocalTieredStorage.
 """
 

@@ -45,5 +45,5 @@ def open_location(store: ObjectStore, layout: str) -> RemoteLocation:
 
 
 def in_each_layout(store: ObjectStore) -> tuple[RemoteLocation, ...]:
-    """Return a store with each layout."""
+    """Return one remote location in `store` for each layout."""
     return tuple(RemoteLocation(store, layout()) for layout in LAYOUTS.values())

@@ -169,7 +169,7 @@ class _Manifest(_Part):
 
 
 def decode(data: bytes, *, name: str) -> RsmManifest:
-    """Return the content of a manifest of tiersnap or of the plugin, even if only the plugin can read the segment.
+    """Return the content of a manifest that tiersnap or the plugin wrote. The segment may be compressed or encrypted.
 
     Raises:
         CorruptDataError: `data` is not a manifest, or contains impossible numbers.

@@ -1,7 +1,7 @@
 """tiersnap's own JSON in remote storage: one line, a format version, camelCase names.
 
-Each kind of object is a msgspec Struct, whose schema checks the members. `__post_init__` checks the rest, and raises
-ValueError. Bytes that are not of the expected kind raise CorruptDataError.
+Each kind of object is a msgspec Struct, whose schema checks each member. `__post_init__` checks conditions between
+members, and raises ValueError. `decode` raises CorruptDataError if the bytes are not an object of the expected kind.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ Crc = Annotated[str, Meta(pattern="^[0-9a-f]{8}$")]
 
 
 class Stored(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """A part of an object. A member without a default is required, and unknown members are refused."""
+    """A part of a JSON object. A member without a default is required, and unknown members are refused."""
 
 
 class StoredObject(Stored, frozen=True, kw_only=True):
-    """A kind of object. All kinds have the same format version.
+    """A kind of JSON object in remote storage. All kinds have the same format version.
 
     Attributes:
         what: name of the kind, for messages.
-        limit: bytes. A larger object is refused before it is parsed.
+        limit: greatest size in bytes. A larger object is refused before it is parsed.
         hint: hint of the error that an object is damaged.
     """
 
@@ -51,7 +51,7 @@ class StoredObject(Stored, frozen=True, kw_only=True):
 
     @classmethod
     def decode(cls, data: bytes, *, name: str) -> Self:
-        """Return the object of these bytes. The format version is checked first, then the members.
+        """Return the object in `data`. The format version is checked first, then the members.
 
         Args:
             name: URI or path, for messages.

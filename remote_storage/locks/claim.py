@@ -8,13 +8,13 @@
      "kept":["<segment id>", …]}                                                    newest last
 
 `ended` marks an attempt that gave up and deleted its objects. `finished` is the segment id of the attempt whose remote
-segment is valid, and `snapshot` describes the producer snapshot of that segment. All other attempts have ended, and
-objects with their segment ids are leftovers.
+segment is valid. `snapshot` describes the producer snapshot of that segment. If `finished` is set, all other attempts
+have ended, and objects with their segment ids are leftovers.
 
 `kept` contains the ids of remote segments that were finished and then replaced, because they lost objects or because a
 replica rolled at other offsets. It also contains the ids of segments that `mend` restores. Records of the cluster may
-name every segment that was finished once. Therefore `may_delete` refuses such a segment, unless the caller has read the
-records and none of them names it.
+name any segment that was ever finished. Therefore `may_delete` returns False for such a segment, until the caller has
+read the records and found none that names the segment.
 """
 
 from __future__ import annotations
@@ -115,11 +115,11 @@ class Claim(StoredObject, frozen=True, kw_only=True):
 
     @property
     def earlier(self) -> tuple[Attempt, ...]:
-        """Return the ended attempts that never finished. Objects with their segment ids may be deleted."""
+        """Return the ended attempts that never finished a segment. Objects with their segment ids may be deleted."""
         return tuple(attempt for attempt in self.attempts[:-1] if self.may_delete(attempt.segment_id))
 
     def was_finished(self, segment_id: str) -> bool:
-        """Return whether the segment was finished once. Records of a cluster may name such a segment."""
+        """Return whether the segment was ever finished, so that records of a cluster may name it."""
         return segment_id == self.finished or segment_id in self.kept
 
     def may_delete(self, segment_id: str, *, has_no_record: bool = False) -> bool:
@@ -137,7 +137,8 @@ class Claim(StoredObject, frozen=True, kw_only=True):
     def taken_by(self, attempt: Attempt) -> Claim:
         """Return this claim with a new holder and without a finished attempt.
 
-        If there are more than MAX_ATTEMPTS, the oldest are dropped. Later attempts had to delete their objects.
+        The new claim has at most the newest MAX_ATTEMPTS attempts. Each attempt deletes the objects of earlier ones, so
+        the dropped attempts should have no objects.
         """
         attempts = (*self.attempts, attempt)[-MAX_ATTEMPTS:]
         return Claim(attempts=attempts, finished=None, snapshot=None, kept=self.kept)

@@ -4,7 +4,7 @@ Each attempt has its own segment id. It takes these steps in this order:
 
     claim            before the first byte; the claim then contains the attempt
     copy             log and indexes, which readers do not see yet. The attempt may delete leftovers of `claim.earlier`,
-                     but no complete remote segments, which may be the only ones
+                     but no complete remote segment, because no other segment may have its offsets
     is_still_ours    if another attempt took over the claim: delete the copied objects, and stop
     make visible     write the manifest
     finish           if it raises ObjectChangedError: delete the remote segment, manifest first, and stop
@@ -114,7 +114,7 @@ def reopen(store: ObjectStore, finished: HeldClaim, attempt: Attempt) -> HeldCla
 def keep(store: ObjectStore, segment: ClaimedSegment, segment_id: str) -> None:
     """Mark a published segment as kept before its objects are restored, so that no attempt deletes them.
 
-    If the claim cannot be decoded, nothing is done, because attempts delete nothing by such a claim.
+    If the claim cannot be decoded, do nothing. Attempts cannot decode it either, and so delete no objects.
 
     Raises:
         ClaimedError: another attempt at the segment may be running, and would delete the objects.
@@ -135,7 +135,7 @@ def keep(store: ObjectStore, segment: ClaimedSegment, segment_id: str) -> None:
 
 
 def is_still_ours(store: ObjectStore, held: HeldClaim) -> bool:
-    """Return whether the claim still has the same holder. Call this before the remote segment is made visible."""
+    """Return whether the stored claim still has the holder of `held`. Call this before the manifest is written."""
     found = read_claim(store, held.segment)
     return found is not None and found.holder == held.claim.holder
 
@@ -152,7 +152,7 @@ def finish(store: ObjectStore, held: HeldClaim, snapshot: ClaimedSnapshot | None
 def release(store: ObjectStore, held: HeldClaim) -> bool:
     """Record that the holder gave up and deleted its objects, so that no attempt waits for it.
 
-    Return False if another attempt took over the claim before.
+    Return False, and change nothing, if another attempt has taken over the claim.
     """
     try:
         _write(store, held.segment, held.claim.released(), held.etag)
@@ -162,9 +162,9 @@ def release(store: ObjectStore, held: HeldClaim) -> bool:
 
 
 def put_again(store: ObjectStore, held: HeldClaim) -> None:
-    """Write a lost claim again as a released one, because it names objects that may still arrive.
+    """Recreate a deleted claim, with its holder marked as ended.
 
-    If another attempt has written a claim meanwhile, that claim stays.
+    The claim names segment ids of objects that may still arrive. If another attempt has written a claim, keep that one.
     """
     with suppress(ObjectChangedError):
         _write(store, held.segment, held.claim.released(), None)
@@ -193,7 +193,7 @@ def read_claim_and_age(store: ObjectStore, segment: ClaimedSegment) -> tuple[Hel
 def claim_naming(
     store: ObjectStore, claimed: Iterable[ClaimedSegment], base_offset: int, segment_id: str
 ) -> Claim | None:
-    """Return the claim at a base offset that contains a segment id, or None.
+    """Return the claim among `claimed` that has this base offset and contains this segment id, or None.
 
     Claims that cannot be decoded are skipped.
     """

@@ -1,10 +1,10 @@
-"""The lease of a warehouse in an object store, which its holder renews.
+"""The lease of a warehouse: an object in an object store, which the holder of the lease renews.
 
     {"version":1,"runId":"…","process":{"host":"…","pid":1,"processStart":"…"},"renewals":0,"ended":false}
 
-A run takes over a lease if its holder released it, if its process has certainly ended, or if the lease was not renewed
-for STALE_AFTER_MS by the store's clock. The earlier holder notices this at its next renewal or at the check before a
-commit, and stops.
+A run takes over a lease if the holder released it, if the holder's process has certainly ended, or if the holder did
+not renew it for STALE_AFTER_MS by the store's clock. The earlier holder notices this at its next renewal or at the
+check before a commit, and stops.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def held_by_another(name: str, held: LeaseHolder, heard_at: int, otherwise: str)
 def refuse_held(store: ObjectStore, key: str, *, stale_after_ms: int = STALE_AFTER_MS) -> None:
     """Raise TransientError if a run holds the lease now.
 
-    Nothing is written, so another run may take the lease right after.
+    This writes nothing, so another run may take the lease right after this call.
     """
     found = lock_object.read(store, key, LeaseHolder)
     if found is not None:
@@ -134,7 +134,7 @@ class Lease:
     def release(self) -> None:
         """Release the lease, unless another run took it over.
 
-        A failure is only logged: the lease becomes stale by itself.
+        A failure is logged and not raised, because the lease becomes stale by itself.
         """
         try:
             self._write(structs.replace(self._holder, ended=True), self._etag)

@@ -18,7 +18,7 @@ _PROC = Path("/proc")
 
 
 class Process(Stored, frozen=True):
-    """A process in the objects of remote storage. `process_start` is empty if the system does not provide it."""
+    """A process that an object in remote storage names. `process_start` is empty if the system does not provide it."""
 
     host: Text
     pid: Count

@@ -4,7 +4,7 @@
     {"version":1,"clusterId":"…","uri":"s3://bucket/prefix/","server":"minio:9000","brokers":"<digest>","topic":null,
      "process":null,"renewals":0}
 
-A replica of the location contains the object, too. In a replica, the object is ignored: the URI or the server differs.
+A replicated bucket contains the object, too. tiersnap ignores it there, because the URI or the server differs.
 `brokers` is a digest of the brokers' configuration. If the digest changes, the proof is no longer valid. During a
 read-back `brokers` is null, `topic` is the topic of the read-back, and `process` will delete that topic.
 """
@@ -70,7 +70,7 @@ class ReadBackStore:
     def find(self) -> ReadBackRecord | None:
         """Return the record of this location, or None.
 
-        The record of another location is ignored: a replica contains it.
+        Return None if the record names another location, because this location is a replica of that one.
 
         Raises:
             CorruptDataError: the object is damaged.

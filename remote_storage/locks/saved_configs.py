@@ -4,7 +4,7 @@
     {"version":1,"clusterId":"…","topic":"…","topicId":"…","partitions":[0, …],
      "before":{"remote.log.copy.disable":null, …},"process":{"host":"…","pid":1,"processStart":"…"}|null}
 
-null means that the topic itself did not set the config. All users with write access to the bucket can write such an
+null means that the topic itself did not set the config. Any user with write access to the bucket can write such an
 object. Therefore an object is refused if it contains other configs than those that a pause overrides (OVERRIDES).
 
 `process` holds the topic. If two runs paused one topic, one could publish after the other has enabled copying again.
@@ -43,7 +43,7 @@ STALE_AFTER_MS = 600_000
 
 
 class SavedConfigs(StoredObject, frozen=True, kw_only=True):
-    """The saved configs of a topic whose partitions are being freed. See the module."""
+    """The saved configs of a topic whose partitions `unblock` repairs. See the module."""
 
     what = "saved configs of a topic"
     limit = 1 << 20
@@ -94,7 +94,7 @@ class SavedConfigsStore:
         return [saved for saved in found if saved is not None]
 
     def noted(self, topic: str, topic_id: str) -> SavedConfigs | None:
-        """Return the saved configs of a topic that this object last read or wrote. None if it dropped them."""
+        """Return the saved configs of a topic as this object last read or wrote them. Return None after `drop`."""
         return self._noted.get(keys.unblock(topic, topic_id))
 
     def _find(self, topic: str, topic_id: str, cluster_id: str) -> SavedConfigs | None:
@@ -150,7 +150,7 @@ class SavedConfigsStore:
             )
 
     def release(self) -> None:
-        """Release the topics that this process holds. If that fails, the hold becomes stale by itself."""
+        """Release the topics that this process holds. Ignore a failure, because the hold becomes stale by itself."""
         for key, saved in self._mine.items():
             with suppress(TiersnapError):
                 lock_object.write(self._store, key, saved, self._etags[key])
@@ -185,7 +185,7 @@ def when_nobody_is_at_it(act: Callable[[], T], talk: Callable[[str], None]) -> T
 
 
 def decode_saved_configs(data: bytes, topic: str, topic_id: str, *, name: str) -> SavedConfigs:
-    """Return the saved configs of a topic. The errors are those of `StoredObject.decode`, also if the topic differs."""
+    """Return the saved configs of a topic. Raises like `StoredObject.decode`, or CorruptDataError for another topic."""
     found = SavedConfigs.decode(data, name=name)
     if (found.topic, found.topic_id) != (topic, topic_id):
         raise SavedConfigs.corrupt(name, f"it is for {found.topic[:80]}")

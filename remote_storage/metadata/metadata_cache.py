@@ -1,7 +1,7 @@
 """Fold the records of `__remote_log_metadata` into the newest state of every remote segment.
 
-The cache applies records as a broker does (RemoteIndex). The first record of a segment must be COPY_SEGMENT_STARTED. An
-update must be for a known segment. A state transition that KIP-405 forbids is dropped. Unlike a broker, the cache keeps
+The cache applies records as a broker does (RemoteIndex). The first record of a segment must be COPY_SEGMENT_STARTED.
+Later records must change the state as KIP-405 allows. Other records are dropped. Unlike a broker, the cache keeps
 segments after their deletion, so that no run publishes them again.
 """
 
@@ -74,7 +74,7 @@ class MetadataCache:
         """Yield the segments of a partition whose copy began and never finished.
 
         If a storage manager throws an exception, the copy task deletes the leftovers (RemoteLogManager.copyLogSegment
-        since 3.9), and the attempt is in a DELETE state. If the deletion fails, too, it stays in
+        since 3.9), and the attempt is in a DELETE state. If the deletion fails, too, the attempt stays in
         DELETE_SEGMENT_STARTED.
         """
         for name, each in self.segments(partition).items():
@@ -82,12 +82,12 @@ class MetadataCache:
                 yield each
 
     def deleted_attempts(self, partition: TopicIdPartition) -> frozenset[str]:
-        """Return the ids of the attempts that brokers began to delete. They never become visible."""
+        """Return the segment ids of the attempts that brokers began to delete. Brokers never read these segments."""
         started = SegmentState.COPY_SEGMENT_STARTED
         return frozenset(each.id.segment_id for each in self.attempts(partition) if each.state is not started)
 
     def may_become_visible(self, segment: RemoteLogSegmentMetadata) -> bool:
-        """Return whether tiersnap may publish a segment: brokers do not read it yet, and no broker began it."""
+        """Return whether tiersnap may publish a segment: no broker has begun to copy, finished or deleted it."""
         partition, name = segment.id.topic_id_partition, segment.id.segment_id
         known = self.segments(partition).get(name)
         is_open = known is None or known.state is SegmentState.COPY_SEGMENT_STARTED
@@ -98,7 +98,7 @@ class MetadataCache:
         return self._indexes[partition]
 
     def partitions(self) -> list[TopicIdPartition]:
-        """Return the partitions with a known segment, ascending."""
+        """Return the partitions that have a segment in this cache, ascending."""
         return sorted(partition for partition, known in self._segments.items() if known)
 
     def in_state(self, partition: TopicIdPartition, state: SegmentState) -> Iterator[RemoteLogSegmentMetadata]:
@@ -108,5 +108,5 @@ class MetadataCache:
                 yield segment
 
     def order(self, segment: RemoteLogSegmentMetadata) -> tuple[int, int]:
-        """Return the positions of a segment's first and newest record. Positions grow within a partition."""
+        """Return the positions of a segment's first and newest record. A later record has a greater position."""
         return self._order[segment.id.segment_id]

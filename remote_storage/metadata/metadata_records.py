@@ -1,4 +1,4 @@
-"""Encode and decode the records of `__remote_log_metadata`, from which brokers know remote segments.
+"""Encode and decode the records of `__remote_log_metadata`. They tell brokers which remote segments exist.
 
 A record's key is null. Its value, all big-endian:
 
@@ -91,7 +91,7 @@ class SegmentRecord:
 
 @dataclass(frozen=True, slots=True)
 class SegmentUpdate:
-    """A later state of a segment. Fields that the update lacks keep their values. `event_timestamp` is in ms."""
+    """A record that changes the state of a segment. Other metadata keeps its value. `event_timestamp` is in ms."""
 
     id: RemoteLogSegmentId
     broker_id: int
@@ -277,7 +277,7 @@ _M, _R = 0x5BD1E995, 24
 
 
 def metadata_partition(partition: TopicIdPartition, partition_count: int) -> int:
-    """Return the number of the metadata partition with a partition's records. `partition` must have a topic id."""
+    """Return the number of the metadata partition with the records of `partition`, which must have a topic id."""
     assert partition.topic_id is not None
     hashed = murmur2(struct.pack(">I", hash_code(partition.topic_id, partition.partition)))
     return (hashed & 0x7FFFFFFF) % partition_count

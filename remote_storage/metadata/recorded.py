@@ -1,4 +1,4 @@
-"""Fold records of `__remote_log_metadata` for verdicts, and read the topic's replicas in log directories."""
+"""Prepare records of `__remote_log_metadata` for verdicts, and read the replicas of this topic in log directories."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _log = logging.getLogger(__name__)
 
 
 def recorded(cache: MetadataCache, partition: TopicIdPartition, *, is_complete: bool) -> PartitionRecords:
-    """Return the records of a partition with a topic id. `PartitionRecords` describes `is_complete`."""
+    """Return the records of a partition, which must have a topic id. See `PartitionRecords` for `is_complete`."""
     segments = tuple(map(_segment, cache.segments(partition).values()))
     return PartitionRecords(partition.topic_id or "", segments, is_complete, tuple(sorted(cache.doubtful)))
 
@@ -69,7 +69,7 @@ class Replica:
 
 
 def replicas(log_dirs: Iterable[LogDir], is_wanted: Callable[[int], bool] = lambda _: True) -> dict[int, Replica]:
-    """Return the replica with the highest end of each metadata partition, by partition number.
+    """Return the replicas by number of the metadata partition. If several exist, take the highest high watermark.
 
     Args:
         is_wanted: returns whether a metadata partition is wanted; by default all are.

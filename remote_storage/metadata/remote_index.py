@@ -1,9 +1,10 @@
-"""Find the remote segment from which a broker reads an offset: by leader epoch, with the greatest start at or below it.
+"""Find the remote segment from which a broker reads an offset.
 
-The broker tries only this one segment. If the segment ends before the offset, the broker reads nothing, even if an
-earlier segment contains the offset. A finished segment replaces the segment with the same start. If it also reaches the
-end of all segments that were ever finished in that epoch, it replaces all segments that begin at or above its start. So
-a segment can hide other segments (see `less_found`).
+The broker takes the segment of the offset's leader epoch with the greatest start offset that is not above the offset.
+It tries only this one segment. If the segment ends below the offset, the broker reads nothing, even if an earlier
+segment contains the offset. A finished segment replaces the segment with the same start offset. If its end is not below
+the end of any segment that was ever finished in that epoch, it replaces all segments that begin at or above its start.
+So a segment can hide other segments (see `less_found`).
 
 This is an exact model of RemoteLogMetadataCache and RemoteLogLeaderEpochState in
 org.apache.kafka.server.log.remote.metadata.storage. tests/broker/test_remote_index.py compares the model with Kafka.
@@ -34,7 +35,7 @@ _ENDLESS = 1 << 63
 
 @dataclass
 class EpochIndex:
-    """The segments that brokers find by one leader epoch, ascending."""
+    """The segments that brokers find in one leader epoch, by ascending start offset."""
 
     starts: list[int] = field(default_factory=list)  # first offset of each segment in this epoch
     # Each segment with its last offset in this epoch, inclusive.
@@ -96,7 +97,7 @@ class RemoteIndex:
         return other
 
     def finished(self) -> Iterator[RemoteLogSegmentMetadata]:
-        """Yield the finished segments, also those that brokers do not find."""
+        """Yield all finished segments, including segments that brokers do not find."""
         for each in self._known.values():
             if each.state is SegmentState.COPY_SEGMENT_FINISHED:
                 yield each
@@ -121,7 +122,7 @@ class RemoteIndex:
             del self._known[segment.id.segment_id]
 
     def after(self, segment: RemoteLogSegmentMetadata) -> dict[int, EpochIndex]:
-        """Return the index of each leader epoch of a segment as it would be after `take` of the segment."""
+        """Return copies of the indexes of a segment's leader epochs, with the segment's state applied to them."""
         found = {epoch: self.epochs[epoch].copy() for epoch, _ in segment.segment_leader_epochs}
         for epoch, start, end in parts(segment):
             found[epoch].take(segment, start, end)
@@ -152,7 +153,9 @@ class RemoteIndex:
 
 
 def less_found(before: EpochIndex, after: EpochIndex, rank: Rank, first: int = 0) -> Iterator[tuple[int, int]]:
-    """Yield the offset ranges (inclusive) at or above `first` for which `after` finds a segment of lower rank."""
+    """Yield the offset ranges (inclusive) from `first` for which `after` finds a segment of a lower rank than `before`
+    finds.
+    """
     for start, end, copy in before.read(first):
         if not rank(copy):
             continue

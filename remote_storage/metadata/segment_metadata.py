@@ -1,6 +1,6 @@
 """Remote log segment metadata and its states (KIP-405).
 
-A record is written before and after each change of a segment's objects. Only these state transitions are allowed:
+Brokers write a record before and after they change a segment's objects. Only these state transitions are allowed:
 
     from                       to
     (nothing)                  COPY_SEGMENT_STARTED
@@ -13,7 +13,8 @@ Follows org.apache.kafka.server.log.remote.storage.RemoteLogSegmentState, Remote
 RemoteLogSegmentMetadata. A segment id identifies one copy attempt: a second attempt at the same segment has a new id.
 
 A broker finds remote segments by the epochs of its own leader epoch cache. A segment with other epochs does not belong
-to this log. A lineage (EndOffsetFor) returns a leader's answer to a follower's OffsetForLeaderEpoch:
+to the broker's log. A lineage (EndOffsetFor) is a function. It returns a leader's answer to a follower's
+OffsetForLeaderEpoch:
 
     requested epoch                  answer
     in the range of the cache        the largest epoch of the cache at or below it, and that epoch's exclusive end
@@ -21,7 +22,7 @@ to this log. A lineage (EndOffsetFor) returns a leader's answer to a follower's 
     above the cache's last epoch     (-1, -1)
 
 This follows RemoteLogManager.isRemoteSegmentWithinLeaderEpochs and LeaderEpochFileCache.endOffsetFor. The cache lacks
-epochs that end below the log start offset. Like the broker, tiersnap ignores them.
+epochs that end below the log start offset. Like the broker, tiersnap ignores these epochs of a segment.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ if TYPE_CHECKING:  # it brings numpy
 
 _SHOWN = 80  # characters of a foreign text in an error
 UUID_PATTERN = "[A-Za-z0-9_-]{21}[AQgw]"
-"""The last of the 22 characters encodes only two bits."""
+"""The last of the 22 characters encodes only two bits, so it is one of four characters."""
 _UUID = re.compile(UUID_PATTERN)
 
 
@@ -128,7 +129,7 @@ def name_of(partition: PartitionLog) -> TopicIdPartition:
 def partition_of(topic: str, topic_id: str | None, partition: int) -> TopicIdPartition:
     """Return a cached TopicIdPartition, because a listing repeats the same one thousands of times.
 
-    Raises like its class.
+    Raises InvalidKeyError like the class.
     """
     return TopicIdPartition(topic, topic_id, partition)
 
@@ -268,14 +269,14 @@ def finished_of_log(
 
 
 def end_of_copies(copies: Iterable[RemoteLogSegmentMetadata], log_start_offset: int) -> int:
-    """Return the highest exclusive end of some segments, at least the log start offset."""
+    """Return the highest exclusive end offset of `copies`, or the log start offset if that is higher."""
     return max(log_start_offset, *(each.end_offset + 1 for each in copies), 0)
 
 
 def first_offset_missing(
     known: Iterable[RemoteLogSegmentMetadata], log_start_offset: int, why_outside: WhyOutside
 ) -> int:
-    """Return the next offset to copy: the end of this log's finished segments, or the log start offset."""
+    """Return the next offset to copy: the end of this log's finished segments, but at least the log start offset."""
     return end_of_copies(finished_of_log(known, log_start_offset, why_outside), log_start_offset)
 
 

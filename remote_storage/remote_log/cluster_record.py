@@ -3,8 +3,8 @@
     {"version":1,"clusterId":"<22 characters base64url>"}
 
 A restore needs the cluster id, because producer ids are unique only within a cluster. Neither object keys nor
-rsm-manifests contain the cluster id. tiersnap writes the object before the partition's first segment. Brokers write
-none.
+rsm-manifests contain the cluster id. tiersnap writes the object before it uploads the partition's first segment.
+Brokers do not write it.
 """
 
 from __future__ import annotations
@@ -51,10 +51,10 @@ def put_cluster_id(store: ObjectStore, partition: TopicIdPartition, cluster_id: 
 def check_cluster_id(
     store: ObjectStore, partition: TopicIdPartition, cluster_id: str, *, because: Exception | None = None
 ) -> None:
-    """Raise ObjectExistsError if `cluster.json` names another cluster; other errors as in `put_cluster_id`.
+    """Raise ObjectExistsError if `cluster.json` names another cluster. Other errors are those of `put_cluster_id`.
 
     Args:
-        because: the error of a refused write; if given, a missing `cluster.json` is an error too.
+        because: the error of a refused write. If it is given, a missing `cluster.json` also raises ObjectExistsError.
     """
     key = keys.cluster(partition)
     if _recorded(store, partition) not in ((cluster_id,) if because else (cluster_id, None)):
@@ -76,7 +76,10 @@ def _recorded(store: ObjectStore, partition: TopicIdPartition) -> str | None:
 
 
 def read_cluster_id(store: ObjectStore, partition: TopicIdPartition) -> str | None:
-    """Return the cluster id of the partition, None without `cluster.json`; raises as `ClusterRecord.decode`."""
+    """Return the cluster id in `cluster.json`, or None if the object does not exist.
+
+    Raises like `ClusterRecord.decode`.
+    """
     try:
         return read_decoded(store, keys.cluster(partition), ClusterRecord.decode, limit=ClusterRecord.limit).cluster_id
     except ObjectNotFoundError:

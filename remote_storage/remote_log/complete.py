@@ -14,7 +14,10 @@ from tiersnap.remote_storage.remote_log.segment_objects import list_segments
 def complete_segments(
     location: RemoteLocation, partition: TopicIdPartition, segment_ids: Collection[str]
 ) -> frozenset[str]:
-    """Return those of `segment_ids` that are complete: one listing, and the requests of `read_segment` for each id."""
+    """Return the ids of complete segments among `segment_ids`.
+
+    This needs one listing, and for each id the requests of `read_segment`.
+    """
     complete = set()
     for each in list_segments(location, partition):
         if each.segment_id in segment_ids and isinstance(read_segment(location.store, each), RemoteSegment):
@@ -25,14 +28,17 @@ def complete_segments(
 def complete_in_other_layout(
     location: RemoteLocation, partition: TopicIdPartition, segment_ids: Collection[str]
 ) -> frozenset[str]:
-    """Return those of `segment_ids` that are complete in the other layout. Without ids, make no request."""
+    """Return the ids among `segment_ids` whose segments are complete in the other layout.
+
+    If `segment_ids` is empty, make no request.
+    """
     if not segment_ids:
         return frozenset()
     return complete_segments(location.in_other_layout, partition, segment_ids)
 
 
 def check_layout(location: RemoteLocation, partition: TopicIdPartition, finished: str) -> None:
-    """Raise OtherLayoutError if a finished segment is complete in the other layout."""
+    """Raise OtherLayoutError if the segment with the id `finished` is complete in the other layout."""
     if complete_in_other_layout(location, partition, {finished}):
         name, other = location.layout.name, location.in_other_layout.layout.name
         raise OtherLayoutError(

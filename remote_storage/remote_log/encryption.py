@@ -1,8 +1,8 @@
 """Find out from rsm-manifests whether the Aiven plugin encrypts remote segments.
 
 tiersnap has no encryption keys, so it uploads plain text. If the brokers encrypt, tiersnap refuses the upload. The
-partition's own manifests decide. If it has none, a few manifests of the topic are read. If the topic has none either, a
-few manifests of the store are read.
+partition's own manifests decide. If the partition has none, a few manifests of the topic are read. If the topic has
+none either, a few manifests of the store are read.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _NO_SEGMENTS = (CLAIMS, SNAPSHOTS, LOCAL_TIERED_STORAGE)
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """The encryption; `manifest` is the key of an encrypted segment's manifest, otherwise empty."""
+    """The encryption that manifests show. `manifest` is the key of an encrypted segment's manifest, or empty."""
 
     encryption: Encryption
     manifest: str = ""
@@ -69,7 +69,7 @@ class EncryptionLook:
 
 
 def shown_by_partition(found: RemoteInventory) -> Shown:
-    """Return the encryption by the manifests of an inventory. No request is made."""
+    """Return the encryption that the manifests of an inventory show. No request is made."""
     if not found.segments:
         return UNKNOWN
     for segment in reversed(found.segments):
@@ -79,7 +79,7 @@ def shown_by_partition(found: RemoteInventory) -> Shown:
 
 
 def shown_by_topic(store: ObjectStore, topic: str) -> Shown:
-    """Return the encryption by at most four manifests of a topic, from one page of its listing."""
+    """Return the encryption that the newest manifests of a topic show: at most four from one page of its listing."""
     listed = []
     for info in islice(store.list(keys.topic(topic)), _LISTED):
         key = keys.recognise(info.key)
@@ -89,7 +89,7 @@ def shown_by_topic(store: ObjectStore, topic: str) -> Shown:
 
 
 def shown_by_store(store: ObjectStore) -> Shown:
-    """Return the encryption by at most four manifests among the first 1,000 objects of a store."""
+    """Return the encryption that the newest manifests of a store show: at most four from its first 1,000 objects."""
     return _shown_by(store, islice(_beside_ours(store), _LISTED))
 
 

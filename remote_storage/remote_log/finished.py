@@ -1,7 +1,8 @@
-"""Return the finished remote segments of a store as KIP-405 metadata.
+"""Find the finished remote segments of a store, as KIP-405 metadata.
 
-A complete segment is finished, with two exceptions. If its claim is not finished, another attempt may take over and
-delete the segment. If a later attempt finished its claim with the same offsets, that attempt replaced the segment.
+A complete segment counts as finished, with two exceptions. It does not count if no attempt has finished its claim,
+because another attempt may take over the claim and delete the segment. It does not count if a later attempt finished
+the claim with a segment of the same offsets, because that segment replaced it.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _LARGEST_INDEX = 64 << 20  # bytes
 
 
 def finished_segments(location: RemoteLocation, is_wanted: Callable[[str], bool]) -> list[RemoteLogSegmentMetadata]:
-    """Return the finished segments of the topics that `is_wanted` accepts, by partition, then start offset."""
+    """Return the finished segments of the topics that `is_wanted` accepts, sorted by partition and start offset."""
     finished: list[RemoteLogSegmentMetadata] = []
     partitions = {each for each in _partitions_with_logs(location) if is_wanted(each.topic)}
     for partition in sorted(partitions):
@@ -41,7 +42,7 @@ def finished_segments(location: RemoteLocation, is_wanted: Callable[[str], bool]
 
 
 def _partitions_with_logs(location: RemoteLocation) -> Iterator[TopicIdPartition]:
-    """Yield the partition of each log object in a location, with repetitions."""
+    """Yield the partition of each log object in a location. A partition is yielded once for each of its log objects."""
     kind = KeyKind.LOCAL_LOG if location.is_local else KeyKind.LOG
     for found in location.store.list():
         key = keys.recognise(found.key)
@@ -99,10 +100,11 @@ def _is_replaced(inventory: RemoteInventory, claim: Claim, copy: RemoteSegment) 
 
 
 def largest_timestamp(store: ObjectStore, segment: RemoteSegment) -> int:
-    """Return the largest timestamp (ms): from the manifest, the time index or the write time of the objects.
+    """Return the largest record timestamp of a segment in ms: from the manifest, or else from the time index.
 
-    It is never -1, because a broker deletes a segment with -1 at its next retention check. A broker likewise uses the
-    file's modification time (org.apache.kafka.storage.internals.log.LogSegment.largestTimestamp).
+    If neither has a timestamp, return the write time of the objects. A broker likewise uses the file's modification
+    time (org.apache.kafka.storage.internals.log.LogSegment.largestTimestamp). The result is never -1, because a broker
+    would delete such a segment at its next retention check.
     """
     largest = segment.metadata.max_timestamp
     index = segment.objects.objects.get(KeyKind.LOCAL_TIME_INDEX)

@@ -40,7 +40,7 @@ class ObserveOnce(Observe):
 
 @dataclass
 class HostInventory:
-    """The remote listings by partition. After a server did not answer, no further request is made."""
+    """The remote listings of a host's partitions. After a request without an answer, no further request is made."""
 
     look: ObserveOnce  # lists remote storage
     expiry: BrokerExpiry
@@ -54,7 +54,7 @@ class HostInventory:
     def beginning(self, partition: Partition) -> Beginning:
         """Return how the log begins below its first local file.
 
-        If all local segments are tiered, no upload needs the producer state, and no remote segment is read.
+        If all local segments are tiered, no upload needs the producer state, so no remote segment is read.
         """
         if not may_begin_below(partition) or not _may_be_tiered(partition):
             return NOT_LOOKED
@@ -72,11 +72,11 @@ class HostInventory:
         return self.look(partition).coverage(partition.leader_epochs).covers(first, last)
 
     def forgotten(self, filesystem: FileSystem, partition: Partition) -> Forgotten | None:
-        """Return the producers that a replica lost, or None. A failure returns None and extends `errors`."""
+        """Return the producers that a replica lost, or None. After a failure, return None and add it to `errors`."""
         return self._asked(partition, lambda: find_forgotten(self.look, filesystem, partition, self.expiry), None)
 
     def coverage(self, partition: Partition, log_end_offset: int = ENDLESS) -> RemoteCoverage:
-        """Return the remote coverage of the partition. After a failure, return an empty one and extend `errors`.
+        """Return the remote coverage of the partition. After a failure, return an empty one and add it to `errors`.
 
         Args:
             log_end_offset: exclusive; ENDLESS if the local log was not read.

@@ -3,8 +3,8 @@
     claims/<topic>-<topic id>/<partition>/manifests.json
     {"version":1,"manifests":[{"segmentId":"…","size":612,"etag":"…","content":{…}}, …]}
 
-`content` is the rsm-manifest itself. An entry counts only if the listing shows a manifest object with this size and
-ETag. If `manifests.json` is damaged or missing, each manifest is read by itself.
+`content` is the rsm-manifest itself. An entry is used only if a listing shows a manifest object with this size and
+ETag. If `manifests.json` is damaged or missing, each manifest object is read.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from tiersnap.snapshot.errors import CorruptDataError, NewerFormatError, Tiersna
 _log = logging.getLogger(__name__)
 
 FEW = 64
-"""The most manifests that are read singly before `manifests.json` is read."""
+"""The greatest number of manifest objects that are read before `manifests.json` is read."""
 WORTH_WRITING = 8
-"""The fewest new manifests for which `manifests.json` is written."""
+"""`manifests.json` is written only for at least this number of new manifests."""
 _BYTES_OF_A_REQUEST = 64 << 10  # bytes of `manifests.json` that take about as long as one request
 _SHARE = 16  # rewrite `manifests.json` once a sixteenth of it is new, so a growing partition rarely rewrites it
 
@@ -53,7 +53,7 @@ class _StoredManifests(StoredObject, frozen=True, kw_only=True):
 
 @dataclass(slots=True)
 class KnownManifests:
-    """The manifests of one partition that were read before. Threads may call `read` at the same time.
+    """The manifests of one partition that this run or an earlier run has read. Threads may share this object.
 
     Attributes:
         listed: segment ids of the listing. `save` drops the manifests of other segments.
@@ -70,7 +70,7 @@ class KnownManifests:
     _damaged: dict[tuple[str, int, int, str], CorruptDataError] = field(default_factory=dict)
 
     def read(self, segment_id: str, listed: ObjectInfo) -> RsmManifest:
-        """Return a listed manifest. A manifest that was read before costs no request.
+        """Return a listed manifest. If it was read earlier, no request for it is made.
 
         Raises:
             ObjectNotFoundError: the manifest was deleted.
@@ -91,7 +91,7 @@ class KnownManifests:
         return manifest
 
     def has(self, segment_id: str, listed: ObjectInfo) -> bool:
-        """Return whether the manifest was read before, so that `read` makes no request."""
+        """Return whether the manifest was read earlier, so that `read` makes no request."""
         return self._known(segment_id, listed) is not None
 
     def _known(self, segment_id: str, listed: ObjectInfo) -> _StoredManifest | None:
@@ -108,7 +108,7 @@ class KnownManifests:
             )
 
     def save(self) -> None:
-        """Write the known manifests if enough are new. A failure only makes the next run slower."""
+        """Write `manifests.json` if enough manifests are new. Ignore a failure: it only makes the next run slower."""
         if len(self._new) < WORTH_WRITING or len(self._new) * _SHARE < len(self._load()):
             return
         content = _StoredManifests(manifests=tuple({**self._still_listed(), **self._new}.values())).encode()
@@ -144,9 +144,9 @@ class KnownManifests:
 
 
 def reads_before(size: int | None) -> int:
-    """Return how many manifests are read singly before `manifests.json`, which has `size` bytes (KnownManifests.size).
+    """Return the number of manifest objects to read before `manifests.json`. `size` is KnownManifests.size.
 
-    A small `manifests.json` is read at once. Reading a large one takes longer than reading a few manifests.
+    A small `manifests.json` is read at once. Reading a large one takes longer than reading a few manifest objects.
     """
     return FEW if size is None else min(FEW, size // _BYTES_OF_A_REQUEST)
 

@@ -20,7 +20,7 @@ def local_end(store: ObjectStore, objects: Mapping[KeyKind, ObjectInfo], start_o
 
     Raises:
         ObjectNotFoundError: an object was deleted.
-        CorruptDataError: the log is not a sequence of complete batches.
+        CorruptDataError: the log object is not a sequence of complete batches.
     """
     log, index = objects[KeyKind.LOCAL_LOG], objects[KeyKind.LOCAL_OFFSET_INDEX]
     try:
@@ -34,7 +34,7 @@ def local_end(store: ObjectStore, objects: Mapping[KeyKind, ObjectInfo], start_o
 
 
 def _log_end(store: ObjectStore, log: ObjectInfo, start_offset: int, position: int) -> int:
-    """Return the exclusive end offset of a log, read from byte `position` on, where a batch begins."""
+    """Return the exclusive end offset of a log object. Read it from byte `position` on, where a batch begins."""
     last_offset, begins, window = start_offset - 1, position, b""
     while position < log.size:
         if position + _HEADER.size > begins + len(window):

@@ -1,8 +1,8 @@
 """Find offsets of a log that remote storage lost, for `verify` and for listings of remote storage.
 
-Offsets between complete segments are lost, because retention deletes from the front. Missing offsets before the first
-segment are lost if they are at or above the log start offset: brokers advance the log start before they delete a
-segment. A finished claim proves an upload of tiersnap, even if the segment's objects no longer exist.
+Offsets in a gap between complete segments are lost, because retention deletes only the oldest segments. Offsets below
+the first segment are lost if they are at or above the log start offset, because brokers advance the log start before
+they delete a segment. A finished claim proves that tiersnap uploaded a segment, even if its objects no longer exist.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ class ToldStart:
     """A log start offset.
 
     Attributes:
-        is_current: False for the checkpoint of a running broker. Such a checkpoint is up to a minute old, and retention
-            may have deleted further offsets since.
+        is_current: False if the offset comes from the checkpoint of a running broker. Such a checkpoint is up to a
+            minute old, and retention may have deleted further offsets since then.
     """
 
     offset: int
@@ -39,16 +39,16 @@ class ToldStart:
 
 
 LogStartOf = Callable[[TopicIdPartition, Sequence[Interval]], ToldStart | None]
-"""Returns the log start of a partition, None if unknown, given the ascending offset intervals of remote segments.
+"""Returns the log start of a partition, or None if unknown. The intervals are offsets of remote segments, ascending.
 
-Call it only after a listing: brokers advance the log start before they delete a segment.
+Call it only after remote storage was listed. Otherwise a segment that retention deletes in between would look lost.
 """
 AskLogStart = Callable[[TopicIdPartition], int | None]
-"""Asks a cluster for the log start of a partition; None without a leader or if the topic id differs."""
+"""Asks a cluster for the log start of a partition. Returns None if there is no leader, or if the topic id differs."""
 
 
 def start_by_files(partition: Partition, covered: Sequence[Interval] = ()) -> ToldStart | None:
-    """Return the log start by the files of a log directory and the `covered` offsets; None if unknown."""
+    """Return the log start that the files of a log directory and the `covered` offsets show; None if unknown."""
     start = log_start_of(partition, covered)
     if start is None:
         return None
@@ -56,7 +56,7 @@ def start_by_files(partition: Partition, covered: Sequence[Interval] = ()) -> To
 
 
 def _has_current_checkpoint(partition: Partition) -> bool:
-    """Return whether the log directory is on this host and no broker runs on it. A copied directory may be old."""
+    """Return whether the log directory is on this host and no broker uses it. Otherwise the checkpoint may be old."""
     try:
         return partition.is_of_this_host and holder_of(Path(partition.path).parent) is None
     except OSError:
@@ -96,7 +96,7 @@ class Uploads:
     deleted: Collection[str] = ()
 
     def has_any(self, start: int, end: int | None) -> bool:
-        """Return whether a segment with a base offset in [start, end) was uploaded. Most logs cost one request."""
+        """Return whether a segment with a base offset in [start, end) was uploaded. This usually needs one request."""
         if end is None:
             end = ENDLESS
         within = range(start, end)
@@ -115,11 +115,17 @@ class Uploads:
         return [*self.recorded, *(each.base_offset for each in self.claimed)]
 
     def last_from(self, offset: int) -> int:
-        """Return the last base offset of an upload at or below `offset`; without such an upload, `offset`."""
+        """Return the highest base offset of an upload at or below `offset`.
+
+        Return `offset` if there is no such upload.
+        """
         return max((each for each in self.bases if each <= offset), default=offset)
 
     def _was_finished(self, segment: ClaimedSegment) -> bool:
-        """Return whether an upload finished the segment. A damaged claim counts as finished: an alarm is safer."""
+        """Return whether tiersnap finished the segment and brokers did not delete it.
+
+        Return True for a damaged claim.
+        """
         try:
             claim = read_claim(self.store, segment)
         except CorruptDataError:
@@ -129,7 +135,7 @@ class Uploads:
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """The offsets [start, end) before the first remote segment; `end` is None if unknown."""
+    """The missing offsets [start, end) below the first remote segment. `end` is None if there is no remote segment."""
 
     start: int
     end: int | None
@@ -144,8 +150,8 @@ class LogHead:
     Attributes:
         first: the first offset in a remote segment; None without a segment.
         local_from: base offset of the first local file; None without a local log.
-        needs_upload: True counts offsets as lost only if an upload of them is proven. False requires that proof only if
-            the local log contains the offsets or no segment exists.
+        needs_upload: If True, offsets count as lost only if `uploads` proves that they were uploaded. If False, this
+            proof is required only if the local log contains the offsets or no remote segment exists.
     """
 
     uploads: Uploads
@@ -154,7 +160,7 @@ class LogHead:
     needs_upload: bool = False
 
     def judge(self, start: ToldStart | None) -> Head | None:
-        """Return the offsets that are lost or may be lost; None if none are missing."""
+        """Return the offsets that are lost or may be lost; None if no offsets are missing."""
         if start is None:
             return self._judge_from_zero()
         if self.first is not None and self.first <= start.offset:
@@ -166,7 +172,7 @@ class LogHead:
         return Head(start.offset, self.first, RemoteVerdict.MISSING, in_no_segment(self._from(start.offset)))
 
     def _judge_from_zero(self) -> Head | None:
-        """Return the offsets from 0 to the first segment, which may be lost: the log start is unknown."""
+        """Return the offsets from 0 to the first segment. They may be lost, because the log start is unknown."""
         if self.first is not None and self.first <= 0:
             return None
         if self.first is None and not self.uploads.has_any(0, None):

@@ -1,10 +1,11 @@
 """Find offsets below the first local file that remote storage lost.
 
-If no complete segment begins at the base offset of a claim or of a published segment, that offset is suspected. Without
-a suspected offset no request is made. Otherwise the manifests of neighbouring segments are read, then their claims,
-newest first. A second listing confirms the result, because another host may have finished a segment meanwhile.
+The base offset of a claim or of a published segment is suspected if no complete segment begins there. If no offset is
+suspected, no request is made. Otherwise the manifests of neighbouring segments are read, then the claims of the
+suspected offsets, newest first. A second listing confirms the result, because another host may have finished a segment
+since the first one.
 
-Gaps between complete segments are always reported. Offsets before the first complete segment are reported only if the
+Gaps between complete segments are always reported. Offsets below the first complete segment are reported only if the
 log start is current (ToldStart in log_head.py). The checkpoint of a running broker may be a minute old.
 """
 
@@ -77,7 +78,7 @@ class LostBelow:
         """Return the lost offsets, ascending; empty if the log start is unknown.
 
         Raises:
-            TransientError, RemoteStorageError: remote storage or the cluster does not answer, or refuses.
+            TransientError, RemoteStorageError: remote storage or the cluster does not answer, or refuses a request.
         """
         start = start_by_files(self.partition)
         if start is None or start.offset >= self._first:
@@ -143,7 +144,7 @@ class LostBelow:
     def _suspected(self, uploads: Uploads, segments: Sequence[SegmentObjects], start: ToldStart) -> list[int]:
         """Return the offsets that may be lost, ascending.
 
-        If the log start is not current, offsets before the first segment are omitted.
+        If the log start is not current, offsets up to the start of the first segment are omitted.
         """
         suspected = sorted({max(base, start.offset) for base in uploads.bases})
         if start.is_current:
@@ -160,7 +161,7 @@ class LostBelow:
         return Uploads(self.location.store, claimed, recorded, self._deleted)
 
     def _missing_claims(self, begins: Collection[int], start: int) -> Iterator[ClaimedSegment]:
-        """Yield the log's claims below the local log whose base offset is not in `begins`."""
+        """Yield the claims on segments of this log that begin below its first local file and not at one of `begins`."""
         below = range(self._begin_at(begins, start), self._first)
         for each in self.found.claimed:
             is_missing = each.base_offset in below and each.base_offset not in begins
@@ -168,7 +169,7 @@ class LostBelow:
                 yield each
 
     def _begin_at(self, begins: Iterable[int], start: int) -> int:
-        """Return the last base offset at or below the log start; the log start may be in the middle of a segment."""
+        """Return the highest base offset at or below the log start, which may be in the middle of a segment."""
         bases = chain(begins, (each.base_offset for each in self.found.claimed))
         return max((base for base in bases if base <= start), default=start)
 
@@ -178,7 +179,10 @@ class LostBelow:
         return bool(agreed_intervals(epochs, ENDLESS, self._lineage))
 
     def _recorded(self, ids: Collection[str], start: int) -> tuple[int, ...]:
-        """Return the base offsets of published segments that are not among `ids`; none if records are incomplete."""
+        """Return the base offsets of published segments whose id is not in `ids`.
+
+        Return none if records may be missing.
+        """
         if self.records is None or not self.records.is_complete:
             return ()
         absent = (each for each in self.records.published if each.segment_id not in ids)
@@ -193,14 +197,14 @@ class LostBelow:
 
     @cached_property
     def _deleted(self) -> frozenset[str]:
-        """Return the ids of segments that brokers deleted, are deleting or may have deleted, by the records."""
+        """Return the ids of segments that brokers deleted, are deleting or may have deleted, according to records."""
         if self.records is None:
             return frozenset()
         gone = (each.segment_id for each in self.records.segments if each.state in _DELETED)
         return frozenset([*gone, *self.records.doubtful])
 
     def _read_around(self, segments: Sequence[SegmentObjects], suspected: Iterable[int]) -> None:
-        """Read the segments around each suspected offset: above it up to the first one of the log, then below it."""
+        """Read the segments above each suspected offset, up to the first segment of this log, then those below it."""
         starts = [each.start_offset for each in segments]
         highest = {bisect_right(starts, offset): offset for offset in suspected}
         for place, offset in sorted(highest.items(), reverse=True):
@@ -212,14 +216,14 @@ class LostBelow:
                 self._read_below(reversed(segments[:place]), offset)
 
     def _read_below(self, segments: Iterable[SegmentObjects], offset: int) -> None:
-        """Read segments, descending, until all segments of a wave end at or below an offset."""
+        """Read segments, descending, until all segments of one wave of requests end at or below `offset`."""
         for wave in in_waves(self._held_by, segments, is_known=lambda each: each.segment_id in self._held):
             held = list(chain.from_iterable(wave))
             if held and max(end for _, end in held) <= offset:
                 return
 
     def _held_by(self, segment: SegmentObjects) -> list[Interval]:
-        """Return the log's offsets in a segment; read the segment if it was not read yet."""
+        """Return this log's offsets in a segment. Read the segment if it was not read yet."""
         if segment.segment_id not in self._held:
             read = read_segment(self.location.store, segment, self.known)
             if not isinstance(read, RemoteSegment):

@@ -1,9 +1,9 @@
 """List remote storage for a log directory. `Observe` implements replay.remote_listing.RemoteLook.
 
-Our remote segment is lost if a claim names it, but an object is missing or has the wrong size. If the local log still
-has the offsets, retention did not delete the segment, and `tier` uploads it again. If the cluster's records name the
-segment, `mend` restores it, and `tier` uploads no second segment. Lost offsets below the first local file are an error
-(lost_below.py), because no command can upload them.
+A segment that tiersnap uploaded is lost if a claim names it, but an object is missing or has the wrong size. If the
+local log still has the offsets, retention did not delete the segment, and `tier` uploads it again. If the cluster's
+records name the segment, `mend` restores it, and `tier` uploads no second segment. Lost offsets below the first local
+file are an error (lost_below.py), because no command can upload them.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Observe:
     _known: dict[TopicIdPartition, KnownManifests] = field(default_factory=dict, compare=False, repr=False)
 
     def known(self, partition: TopicIdPartition) -> KnownManifests:
-        """Return the manifests of a partition that were read before. Only the last partition's manifests are kept."""
+        """Return the manifests of a partition that were read earlier. Keep only the manifests of the last partition."""
         known = self._known.get(partition)
         if known is None:
             known = KnownManifests(self.location.store, partition)
@@ -207,7 +207,8 @@ def find_lost(
     Args:
         segments: base offset and exclusive end offset of the closed local segments, ascending.
         lineage: (epoch, start offset) of the local log, ascending.
-        known_to_brokers: ids of segments that the cluster's records name, which are skipped; None without a cluster.
+        known_to_brokers: ids of segments that the cluster's records name. These segments are skipped. None means that
+            no records were read.
     """
     if known_to_brokers is None:
         known_to_brokers = ()
@@ -229,7 +230,7 @@ def find_lost(
 
 
 def _claimed_ids(location: RemoteLocation, found: RemoteInventory, epochs: LeaderEpochs, base: int) -> frozenset[str]:
-    """Return the ids in the claim of a segment: the finished attempt, or all attempts. Empty without a claim."""
+    """Return the id of the attempt that finished a segment's claim, or all ids in the claim if no attempt did."""
     if not epochs:
         return frozenset()
     claimed = ClaimedSegment(found.partition, base, epochs[-1][0])

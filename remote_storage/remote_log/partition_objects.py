@@ -1,4 +1,4 @@
-"""List every object of a partition: segments in both layouts, claims, snapshots and our own records."""
+"""List every object of a partition: segments in both layouts, claims, snapshots and tiersnap's other objects."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class PartitionObjects:
 
 @dataclass(frozen=True, slots=True)
 class StoredRecord:
-    """The saved configs of a topic."""
+    """The object with the saved configs of a topic, as listed."""
 
     topic: str
     topic_id: str
@@ -110,7 +110,7 @@ def list_topic(
     partition: int | None = None,
     local: bool | None = None,
 ) -> tuple[PartitionObjects, ...]:
-    """Return the partitions of `topic` that have segment objects, by topic id and number.
+    """Return the partitions of `topic` that have segment objects, sorted by topic id and partition number.
 
     Args:
         local: True lists the layout of LocalTieredStorage, False the Aiven layout, None lists both.
@@ -136,7 +136,10 @@ def _prefix(topic: str, topic_id: str | None, partition: int | None, *, local: b
 
 
 def read_claims(store: ObjectStore, stored: PartitionObjects, offsets: frozenset[int]) -> dict[str, Claim]:
-    """Return the claims on segments at `offsets`, by each segment id in a claim. Skip damaged claims."""
+    """Return the claims on segments that begin at one of `offsets`. The keys are all segment ids in these claims.
+
+    Damaged claims are skipped.
+    """
 
     def read(segment: ClaimedSegment) -> Claim | None:
         try:

@@ -4,7 +4,7 @@ snapshot.log.coverage decides which segments count for a log. An inventory needs
 manifest that was not read before. Manifests are read newest first, down to the first local offset.
 
 Few claims are read: the claim of the newest segment, and each claim whose last write did not directly follow its
-segment's upload. Earlier claims are finished, because an upload finishes each claim before it writes the next.
+segment's upload. All other claims are finished, because an upload finishes each claim before it writes the next.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tiersnap.remote_storage.stores.requests import in_parallel, in_waves
 from tiersnap.snapshot.errors import CorruptDataError
 
 COPY_GRACE_MS = 900_000
-"""A broker writes the manifest directly after the log. After this time, a log without a manifest never gets one."""
+"""A broker writes the manifest directly after the log object. A log object of this age without one never gets one."""
 _FINISHED_WITHIN_MS = 10_000
 """A copy attempt writes the manifest, and finishes its claim with the next request."""
 _ALONE = "complete, but the segment of the finished attempt is not: kept until that one is tiered again"
@@ -43,10 +43,11 @@ class RemoteInventory:
     Attributes:
         problems: error messages of damaged claims.
         looked_at: time of the listing: ms, by the store's clock; 0 if no decision depends on an object's age.
-        uncounted: our complete segments among the leftovers. Their claim names a later attempt that is not complete.
+        uncounted: complete segments of tiersnap, which are also in `leftovers`. Their claim names a later attempt that
+            is not complete.
         unread: segments below the local log that have all objects, but whose manifests were not read.
         unpublished: complete segments, not in `segments`, that are restored only on request.
-        why_unpublished: the reason, for messages.
+        why_unpublished: the reason why they are not in `segments`, for messages.
     """
 
     partition: TopicIdPartition
@@ -62,7 +63,7 @@ class RemoteInventory:
 
     @property
     def superseded(self) -> tuple[RemoteSegment | IncompleteSegment, ...]:
-        """Return our attempts that may be deleted: a later attempt finished a complete segment."""
+        """Return our attempts that may be deleted, because a later attempt finished and its segment is complete."""
         everything: tuple[RemoteSegment | IncompleteSegment, ...] = (*self.segments, *self.leftovers)
         whole = ids_of(self.segments)
         return tuple(each for each in everything if _finished_without(each) in whole)
@@ -72,7 +73,8 @@ class RemoteInventory:
 
         Args:
             wrong: ids of segments that count as missing.
-            of_brokers: ids of the brokers' segments that count; None for all. `list_remote_partition` needs the same.
+            of_brokers: ids of the segments of brokers that count; None for all. `list_remote_partition` must have got
+                the same value.
         """
         right = [each for each in self.segments if each.segment_id not in wrong]
         if of_brokers is not None:
@@ -101,9 +103,9 @@ def list_remote_partition(
 
     Args:
         local_start: base offset of the first local segment. Reading stops at segments that end at or below it.
-        since: ms. If given, reading goes on until all records are older than this.
-        known: manifests of the partition that were read before; by default those in the store.
-        of_brokers: ids of the brokers' segments that count. If given, the claims of all other segments are read.
+        since: ms. If given, reading stops only if the records of these segments are also older than `since`.
+        known: manifests of the partition that were read earlier; by default the manifests in `manifests.json`.
+        of_brokers: ids of the segments of brokers that count. If given, the claims of all other segments are read.
     """
     store = location.store
     beside = list(store.list(keys.partition_claims(partition)))
@@ -217,12 +219,12 @@ def _is_below(copy: RemoteSegment, local_start: int, since: int | None) -> bool:
 
 
 def _is_older(copy: RemoteSegment, since: int | None) -> bool:
-    """Return whether all records are older than `since` (ms); True without `since`."""
+    """Return whether all records of a segment are older than `since` (ms). Return True if `since` is None."""
     return since is None or 0 <= copy.metadata.max_timestamp < since
 
 
 def _doubtful_starts(found: Iterable[RemoteSegment], incomplete: Iterable[IncompleteSegment]) -> set[int]:
-    """Return the start offsets that several complete segments share, and those of incomplete segments."""
+    """Return the start offsets of incomplete segments, and the start offsets that several complete segments share."""
     starts = Counter(each.start_offset for each in found)
     shared = {offset for offset, count in starts.items() if count > 1}
     return shared.union(each.start_offset for each in incomplete)
@@ -320,7 +322,7 @@ def leftovers_of(found: RemoteInventory) -> list[RemoteSegment | IncompleteSegme
     """Return the leftovers of our attempts, which may be deleted after the grace period. No request is made.
 
     A leftover is a remote segment that a later attempt replaced, or an incomplete segment of an ended attempt. If no
-    attempt finished, a complete segment is kept: no other segment may have the same offsets.
+    attempt finished, a complete segment is not a leftover, because it may be the only segment with its offsets.
     """
     complete, superseded = ids_of(found.uncounted), found.superseded
     left = (each for each in found.leftovers if each.segment_id not in complete and each not in superseded)

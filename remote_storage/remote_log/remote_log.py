@@ -1,4 +1,4 @@
-"""The finished remote segments of one log, with their claims, snapshots and replays, for remote_state.py."""
+"""The finished remote segments of one log, with their claims, snapshots and state deltas, for remote_state.py."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from tiersnap.snapshot.replay.segment_runs import fold_segment
 class RemoteLog:
     """The remote segments of one log below an offset.
 
-    Each method raises TransientError or RemoteStorageError if the store does not answer or refuses.
+    Each method raises TransientError or RemoteStorageError if the store does not answer or refuses a request.
     """
 
     location: RemoteLocation
@@ -121,7 +121,7 @@ class RemoteLog:
         """Return the state deltas of the batches in [start, end): DELTA_DTYPE, ascending producer id.
 
         Raises:
-            CorruptDataError: the remote segments have a gap in these offsets, or one is damaged.
+            CorruptDataError: the remote segments have a gap in these offsets, or a segment is damaged.
         """
         if (start, end) not in self._folded:
             pieces = list(self._pieces(start, end))
@@ -178,7 +178,10 @@ class RemoteLog:
 def metadata_of(
     partition: TopicIdPartition, segment_id: str, start_offset: int, end_offset: int
 ) -> RemoteLogSegmentMetadata:
-    """Return metadata for object keys; its other fields are placeholders. `end_offset` is exclusive."""
+    """Return metadata that determines object keys. Fields that keys do not need are placeholders.
+
+    `end_offset` is exclusive.
+    """
     return RemoteLogSegmentMetadata(
         id=RemoteLogSegmentId.of(partition, segment_id),
         start_offset=start_offset,

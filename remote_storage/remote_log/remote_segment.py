@@ -1,7 +1,7 @@
 """A remote segment: the objects of one copy attempt, if each mandatory object exists in the right size.
 
-In the Aiven layout the rsm-manifest describes the objects. LocalTieredStorage has no manifest. Its end offset is read
-from the last batches of the log object, and its leader epochs from the leader epoch object.
+In the Aiven layout the rsm-manifest describes the objects. LocalTieredStorage has no manifest. There, the end offset is
+read from the last batches of the log object, and the leader epochs from the leader epoch object.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class RemoteSegment:
 
     @property
     def is_unfinished(self) -> bool:
-        """Return whether a claim of ours names this attempt and was never finished."""
+        """Return whether our claim names this attempt, and neither this attempt nor the claim was ever finished."""
         return self.claim is not None and self.claim.finished is None and not self.claim.was_finished(self.segment_id)
 
     @property
@@ -142,12 +142,18 @@ class IncompleteSegment:
 
     @property
     def is_visible(self) -> bool:
-        """Return whether the object exists that makes a segment visible. The segment is damaged or is being deleted."""
+        """Return whether the object exists that makes readers see a segment.
+
+        If so, the segment is damaged or is being deleted.
+        """
         return self.objects is not None and self.objects.is_visible
 
     @property
     def is_somebodys(self) -> bool:
-        """Return whether a broker may be copying the segment. Callers decide by `written_at`."""
+        """Return whether a broker may be copying the segment.
+
+        Callers must check `written_at`: a copy has new objects.
+        """
         return self.claim is None and not self.is_visible
 
 
@@ -156,7 +162,8 @@ def read_segment(
 ) -> RemoteSegment | IncompleteSegment:
     """Return the remote segment of listed objects, or an IncompleteSegment with the problem.
 
-    The Aiven layout costs one request, LocalTieredStorage three. A known manifest or a missing object costs none.
+    The Aiven layout needs one request, LocalTieredStorage three. If the manifest is in `known` or an object is missing,
+    no request is made.
     """
     try:
         _check_all_there(objects)
@@ -191,7 +198,7 @@ def _aiven_segment(attempt: SegmentObjects, known: KnownManifests) -> RemoteSegm
 def _refuse_prefix_without_slash(
     store: ObjectStore, in_manifest: RemoteLogSegmentId, in_key: RemoteLogSegmentId
 ) -> None:
-    """Raise RemoteStorageError if the plugin's key.prefix does not end with /, so that keys join prefix and topic."""
+    """Raise RemoteStorageError if the plugin's key.prefix does not end with /. Then keys join prefix and topic."""
     prefix = in_key.topic.removesuffix(in_manifest.topic)
     if prefix and prefix != in_key.topic and replace(in_key, topic=in_manifest.topic) == in_manifest:
         raise RemoteStorageError(
@@ -242,9 +249,9 @@ def newest(copies: Sequence[RemoteSegment]) -> RemoteSegment:
 def read_indexes(
     store: ObjectStore, copy: RemoteSegment, wanted: Collection[IndexType] = tuple(IndexType)
 ) -> dict[IndexType, bytes | None]:
-    """Return the indexes of a remote segment. LocalTieredStorage costs one request per index, Aiven one in total.
+    """Return the indexes of a remote segment. LocalTieredStorage needs one request per index, Aiven one in total.
 
-    The value is None for a transaction index that the segment never had.
+    The value for the transaction index is None if the segment has none.
 
     Args:
         wanted: the indexes to return; one request reads the byte range from the first to the last.
@@ -281,7 +288,7 @@ def read_indexes(
 def read_lineage(store: ObjectStore, copy: RemoteSegment) -> LeaderEpochs:
     """Return the leader epochs of the partition below the segment's end, from the uploaded leader-epoch-checkpoint.
 
-    tiersnap cannot read that checkpoint of an encrypted segment. It returns the segment's own epochs instead.
+    For an encrypted segment, return only the segment's own epochs, because tiersnap cannot read the checkpoint.
 
     Raises:
         CorruptDataError: the data is no leader-epoch-checkpoint, or contradicts the segment's manifest.

@@ -1,4 +1,4 @@
-"""Choose the remote snapshot from which a replay may start. All commands use this rule.
+"""Choose the remote snapshot from which a replay may start. All commands use the following rule.
 
 A replica that is rebuilt from remote storage loses its producers. As leader it uploads incomplete snapshots. So the
 snapshot of a remote segment starts a replay only under one of two conditions:
@@ -50,14 +50,14 @@ class RemoteSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class Vouching:
-    """The facts about a remote segment's snapshot in our claim."""
+    """The facts that our claim contains about a remote segment's snapshot."""
 
     is_ours: bool = False  # a claim of ours names the segment
     provenance: Provenance | None = None  # origin of the snapshot; None if the claim does not mark it as trusted
 
 
 class _RefusedError(Exception):
-    """Refuses a snapshot. If `known_at` is given, snapshots above that offset are refused too."""
+    """Raised to refuse a snapshot. If `known_at` is given, snapshots above that offset are refused, too."""
 
     def __init__(self, why: str, known_at: int | None = None) -> None:
         super().__init__(why)
@@ -170,7 +170,7 @@ def find_state(
 
     Args:
         snapshots: the snapshots at or below `offset`, in descending end offset.
-        log_start_offset: the log start offset by the checkpoint; None if unknown.
+        log_start_offset: from the log-start-offset-checkpoint; None if unknown.
 
     Raises:
         UnknownStateError: remote storage does not determine the state.
@@ -196,8 +196,8 @@ def count_lost(
 
     Args:
         offset: snapshot offset of `older`.
-        deltas: DELTA_DTYPE of the batches between the two states. Producers that expired meanwhile are not counted.
-            None if the batches were not read: producers that were active at `offset` are counted.
+        deltas: DELTA_DTYPE of the batches between the two states. If given, only producers that are still active after
+            these batches are counted. If None, all producers that were active at `offset` are counted.
     """
     living = expiry.live(older)
     lost = living.compress(~is_followed(living, latest, offset))
@@ -210,7 +210,7 @@ def count_lost(
 
 
 def is_followed(older: np.ndarray, latest: np.ndarray, offset: int) -> np.ndarray:
-    """Return the mask of `older` entries that batches from `offset` on may have changed into the entries of `latest`.
+    """Return a mask of `older`: True if batches from `offset` on may have changed the entry into the one in `latest`.
 
     `older` and `latest` are ENTRY_DTYPE, ascending producer id. `older` is the state at `offset`.
     """
@@ -223,7 +223,7 @@ def is_followed(older: np.ndarray, latest: np.ndarray, offset: int) -> np.ndarra
 
 
 def _may_follow(older: np.ndarray, later: np.ndarray, offset: int) -> np.ndarray:
-    """Return the mask of producers whose change from `older` to `later` batches from `offset` on may explain.
+    """Return a mask of producers: True if batches from `offset` on may explain the change from `older` to `later`.
 
     The arrays are ENTRY_DTYPE, and have one entry per producer in the same order.
 

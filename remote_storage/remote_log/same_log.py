@@ -1,8 +1,9 @@
-"""Check by bytes that a local log and its remote segments are one log.
+"""Compare bytes to check that a local log and its remote segments are one log.
 
-A diverged clone of a log has the same topic id, epochs and offsets, but other batches. After the divergence no two
-batches have the same CRC. So one batch decides: the last of the newest remote segment whose end offset the local log
-contains. The comparison reads a few bytes of the local file and makes one request.
+A diverged clone of a log has the same topic id, epochs and offsets, but other batches. After the point of divergence,
+the batches of the two logs have different CRCs. So it suffices to compare one batch: the last batch of the newest
+remote segment whose end offset the local log contains. The comparison reads a few bytes of the local file and makes one
+request.
 """
 
 from __future__ import annotations
@@ -115,7 +116,7 @@ def _last_batch(filesystem: FileSystem, local: Segment, end: int) -> _Batch | No
 
 
 def _walk(file: BinaryIO, local: Segment, position: int, end: int) -> _Batch | None:
-    """Return the last batch below `end`, from a position on. Return None if the batches are not contiguous."""
+    """Return the last batch below `end`. Read from `position` on; return None if the batches are not contiguous."""
     last: _Batch | None = None
     while position < local.log.size:
         file.seek(position)

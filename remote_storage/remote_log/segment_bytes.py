@@ -99,7 +99,7 @@ def fetch_into(folder: Path, store: ObjectStore, copy: RemoteSegment) -> Segment
 
 
 def fetched_segment(store: ObjectStore, copy: RemoteSegment) -> AbstractContextManager[Segment]:
-    """Return a context with the segment file in a temporary folder, which the exit deletes.
+    """Return a context manager with the segment file in a temporary folder. Its exit deletes the folder.
 
     Raises:
         CorruptDataError: the log object does not exist; see also `fetch_log`.
@@ -109,7 +109,9 @@ def fetched_segment(store: ObjectStore, copy: RemoteSegment) -> AbstractContextM
 
 
 def fetched_log(store: ObjectStore, attempt: SegmentObjects) -> AbstractContextManager[Segment]:
-    """Return a context with the log object as a segment file, whose end offset is unknown. No manifest is read.
+    """Return a context manager with the log object as a segment file in a temporary folder.
+
+    Its exit deletes the folder. The end offset of the Segment is unknown, because no manifest is read.
 
     Args:
         attempt: objects that include the log object.

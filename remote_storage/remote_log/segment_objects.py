@@ -29,7 +29,7 @@ def _mandatory_kinds(*, local: bool) -> tuple[KeyKind, ...]:
 
 
 class Identified(Protocol):
-    """An object of one copy attempt."""
+    """Anything that belongs to one copy attempt."""
 
     @property
     def segment_id(self) -> str:
@@ -116,7 +116,7 @@ def group(listed: Iterable[ObjectInfo], *, local: bool) -> dict[TopicIdPartition
     """Return the segments by partition, in ascending start offset, then segment id. Skip other objects.
 
     Args:
-        local: True takes objects of LocalTieredStorage, False those of the Aiven plugin.
+        local: True for the objects of LocalTieredStorage, False for the objects of the Aiven plugin.
     """
     found: dict[TopicIdPartition, dict[tuple[int, str], dict[KeyKind, ObjectInfo]]] = {}
     for info in listed:

@@ -11,7 +11,7 @@ of a partition. The manifest is one line of JSON:
     snapshots          in ascending offset, each:
         offset           exclusive end offset
         size, crc32c     bytes, and CRC-32C of all of them as 8 hex digits
-        entries          producers
+        entries          number of producers
         provenance       BROKER, COMPUTED, or COMPUTED_FROM_ and where (Provenance)
         foldStartOffset  first offset that was replayed into the snapshot; null for BROKER
 
@@ -75,7 +75,7 @@ class SnapshotManifest(StoredObject, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, partition: TopicIdPartition, run_id: str, snapshots: Iterable[SnapshotRecord]) -> Self:
-        """Return a manifest in the form of this version of tiersnap."""
+        """Return the manifest of a run, with the snapshots in ascending offset and this version as its `tool`."""
         return cls(
             tool=TOOL,
             run_id=run_id,

@@ -1,4 +1,4 @@
-"""Find a log's producer state in remote storage: from a claimed snapshot, or by the rule of remote_state.py."""
+"""Find a log's producer state in remote storage, from a snapshot that a claim trusts, or by remote_state.py's rule."""
 
 from __future__ import annotations
 
@@ -40,15 +40,15 @@ def state_at(
 ) -> RemoteState:
     """Return the producer state of a log at an exclusive offset, from its remote segments.
 
-    The first search ignores segments whose largest timestamp is older than every active producer. If it fails, a
-    second search takes all segments. Whole segments are read from the trusted snapshot up to the offset.
+    The first search ignores segments whose records are all too old for an active producer (`expiry.since`). If it
+    fails, a second search takes all segments. The segments from the trusted snapshot up to `offset` are downloaded.
 
     Args:
         unbelieved: ids of segments whose snapshots start no replay.
 
     Raises:
         UnknownStateError: remote storage does not determine the state.
-        TransientError, RemoteStorageError: remote storage does not answer, or refuses.
+        TransientError, RemoteStorageError: remote storage does not answer, or refuses a request.
     """
 
     def found_since(since: int | None) -> RemoteState:
@@ -70,12 +70,13 @@ def state_at(
 def living_producers(
     location: RemoteLocation, partition: PartitionLog, offset: int, expiry: BrokerExpiry
 ) -> np.ndarray:
-    """Return the ascending ids of active producers in the remote snapshots at or below an offset.
+    """Return the ids of active producers in the remote snapshots at or below an offset, ascending.
 
-    Segments with only expired records are not read. A damaged snapshot adds no producer.
+    Segments whose records are all too old for an active producer (`expiry.since`) are not read. A damaged snapshot adds
+    no producer.
 
     Raises:
-        TransientError, RemoteStorageError: remote storage does not answer, or refuses.
+        TransientError, RemoteStorageError: remote storage does not answer, or refuses a request.
     """
     log = RemoteLog.listed(location, partition, offset, since=expiry.since)
 
@@ -92,9 +93,9 @@ def living_producers(
 
 
 def find_start(store: ObjectStore, partition: TopicIdPartition, copies: Iterable[ListedCopy]) -> ClaimedStart | None:
-    """Return the first snapshot that the claim of its remote segment marks as trusted; None without one.
+    """Return the first snapshot that the claim of its remote segment marks as trusted, or None if there is none.
 
-    Each segment costs one request until one is found.
+    This needs one request for each segment up to the result.
 
     Args:
         copies: finished remote segments, the preferred ones first.

@@ -213,8 +213,7 @@ class DirectoryStore:
         return ""
 
     def unfinished_uploads(self, prefix: str = "") -> Iterator[UnfinishedUpload]:
-        """See ObjectStore. `prefix` is ignored, because the name of a temporary file has only the last part of the key.
-        """
+        """See ObjectStore. `prefix` is ignored, because temporary files are named by the last part of the key."""
         with self._use(UNFINISHED):
             found = tuple(self._unfinished.uploads())
         yield from found

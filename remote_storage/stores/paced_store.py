@@ -144,7 +144,7 @@ class PacedStore:
         metadata: Mapping[str, str] | None = None,
         deadline: Deadline = NO_DEADLINE,
     ) -> PutResult:
-        """See ObjectStore. The call waits while it reads the source."""
+        """See ObjectStore. Each read of `source` waits for the token bucket."""
         slow = _PacedSource(source, pace_of(self.rate))
         return self.inner.put_file_if_absent(key, slow, size, metadata=metadata, deadline=deadline)
 
@@ -157,11 +157,11 @@ class PacedStore:
         return self.inner.replace_if(key, data, etag, metadata)
 
     def get(self, key: str, *, limit: int | None = None) -> bytes:
-        """See ObjectStore. The call waits after the read."""
+        """See ObjectStore. The bytes are taken from the token bucket after the read."""
         return self.read(key, limit=limit).data
 
     def read(self, key: str, *, limit: int | None = None) -> ReadObject:
-        """See ObjectStore. The call waits after the read."""
+        """See ObjectStore. The bytes are taken from the token bucket after the read."""
         found = self.inner.read(key, limit=limit)
         pace_of(self.rate).wait_for(len(found.data))
         return found

@@ -37,7 +37,7 @@ class Call:
         self.socket: socket.socket | None = None
 
     def extend(self, size: int) -> None:
-        """Extend the call's own deadline by the time that `size` bytes take at _SLOWEST."""
+        """Extend the call's own deadline by the time that `size` bytes take at _SLOWEST (256 KiB/s)."""
         self._own = Deadline((self._own.remaining() or 0.0) + size / _SLOWEST)
 
     @property
@@ -67,7 +67,8 @@ def bounded(seconds: float, doing: str, *, size: int = 0, deadline: Deadline | N
     """Limit the time of one request of this thread.
 
     Args:
-        seconds: the limit. The time that `size` bytes take at _SLOWEST is added.
+        seconds: the limit for a request without a body.
+        size: bytes of the body. The time that they take at _SLOWEST (256 KiB/s) is added to the limit.
         deadline: a further limit. None means the deadline of the `with Deadline` block.
 
     Raises:

@@ -73,14 +73,16 @@ def error_code(error: boto.ClientError) -> str:
 
 
 def is_missing_object(error: boto.ClientError) -> bool:
-    """Return whether the object does not exist. For an answer to HEAD, also return True if the bucket does not exist.
-    """
+    """Return whether the object does not exist. An answer to HEAD looks the same if the bucket does not exist."""
     return http_status(error) == 404 and error_code(error) in {"404", "NoSuchKey", "NotFound"}
 
 
 @contextmanager
 def translated(action: str, bucket: str, key: str = "") -> Iterator[None]:
-    """Translate botocore's errors into tiersnap's errors. `action` is the S3 permission, such as s3:PutObject."""
+    """Translate botocore's errors into tiersnap's.
+
+    `action` is the S3 permission of the request, such as s3:PutObject.
+    """
     try:
         yield
     except boto.ClientError as error:
