@@ -96,7 +96,7 @@ class RemoteSegment:
 
     @property
     def is_unfinished(self) -> bool:
-        """Return whether our claim names this attempt, and neither this attempt nor the claim was ever finished."""
+        """Return whether our claim names this attempt and has no finished attempt. A kept segment was finished."""
         return self.claim is not None and self.claim.finished is None and not self.claim.was_finished(self.segment_id)
 
     @property

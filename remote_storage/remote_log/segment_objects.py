@@ -29,7 +29,7 @@ def _mandatory_kinds(*, local: bool) -> tuple[KeyKind, ...]:
 
 
 class Identified(Protocol):
-    """Anything that belongs to one copy attempt."""
+    """Data of one copy attempt."""
 
     @property
     def segment_id(self) -> str:

@@ -1,6 +1,7 @@
 """Find segments that are already in remote storage.
 
-If a copy attempt was killed after it sent all objects, this module finishes the claim instead of a second upload.
+If a copy attempt was killed after it sent all objects, this module finishes the claim, and the segment is not uploaded
+again.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _log = logging.getLogger(__name__)
 
 
 def covered_of(planned: Iterable[PlannedSegment], inventory: RemoteInventory) -> frozenset[int]:
-    """Return the base offsets of planned segments whose offsets all are in remote segments of the lineage."""
+    """Return the base offsets of planned segments whose offsets are all in remote segments of the lineage."""
     copies = inventory.segments
     ends = list(accumulate((each.end_offset for each in copies), max))
 
@@ -83,7 +84,10 @@ def event_of_covered(job: TierJob, segment: PlannedSegment, inventory: RemoteInv
 
 
 def _finish(job: TierJob, segment: PlannedSegment, held: HeldClaim, age: int) -> bool:
-    """Finish the claim of an ended attempt if its snapshot equals the trusted one and its log the local log."""
+    """Finish the claim of an ended attempt if its snapshot equals the trusted one and its log equals the local log.
+
+    Return whether the claim was finished.
+    """
     if claim_protocol.may_take_over(held.claim, job.new_attempt(), age, claim_protocol.STALE_AFTER_MS) is None:
         return False
     ready = segment.bundle(job.store)

@@ -63,9 +63,9 @@ class CheckedLog:
             CorruptSegmentError: a batch is damaged.
             SegmentChangedError: the file ends early, or differs from the decoded file.
             WrongLeaderEpochsError: a batch has another leader epoch than the leader-epoch-checkpoint.
-            IncompleteBundleError: the segment is before the scan window, and its transaction index is lost.
-            UnknownTransactionsError: the segment is before the scan window, and its snapshot lacks a transaction that
-                is open at the segment's end.
+            IncompleteBundleError: the segment is older than the scan window, and its transaction index is lost.
+            UnknownTransactionsError: the segment is older than the scan window, and its snapshot lacks a transaction
+                that is open at the segment's end.
         """
         data = self._next(nbytes)
         if self._wrong_epoch is None:

@@ -31,7 +31,7 @@ from tiersnap.snapshot.replay.remote_listing import CopyEvent, RemoteSegmentStat
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """The loss of a claim to another attempt. `seconds` is the upload time so far, 0 without a claim."""
+    """The loss of a claim to another attempt. `seconds` is the time since this attempt claimed, 0 if it never did."""
 
     error: TiersnapError
     seconds: float
@@ -101,7 +101,7 @@ class CopyAttempt:
         return Ended((started, replace(done, object_bytes=copied.bytes, rebuilt_indexes=copied.rebuilt_indexes)))
 
     def failed(self, error: TiersnapError) -> Ended:
-        """End an attempt after an error that deleted its objects. Release the claim if this attempt still has it."""
+        """End an attempt whose objects were deleted after an error. Release the claim if this attempt still has it."""
         left = bool(error.attrs.get("left_behind"))
         started = self._event(RemoteSegmentState.COPY_SEGMENT_STARTED)
         if self._is_lost(error):
@@ -113,7 +113,10 @@ class CopyAttempt:
         return Ended((started, *self._undone(error, left=left)))
 
     def give_up(self) -> None:
-        """Delete the objects of an invisible segment, and release the claim. Keep the claim if objects remain."""
+        """Delete the objects of a segment that is not visible, and release the claim.
+
+        Keep the claim if objects remain.
+        """
         store = self.job.store
         with suppress(TiersnapError):
             if self.copy.undo() or not claim_protocol.release(store, self.claimed):
@@ -148,7 +151,10 @@ class CopyAttempt:
 
 
 def begin_attempt(job: TierJob, segment: PlannedSegment, deadline: Deadline) -> CopyAttempt | Ended:
-    """Claim a segment and send its objects before the deadline."""
+    """Claim a segment and send all its objects but the last before the deadline.
+
+    Return Ended if nothing more is to do.
+    """
     began = time.monotonic()
     try:
         with deadline:
@@ -198,7 +204,7 @@ def delete_earlier(
 ) -> tuple[RemoteLogSegmentMetadata, ...]:
     """Delete the incomplete segments of a claim's earlier attempts, and return the complete ones.
 
-    Complete segments stay until the new attempt is finished, because no other segment may have the same offsets.
+    Complete segments stay until the new attempt is finished, because they may be the only segments with their offsets.
 
     Args:
         job: the partition and the remote location.

@@ -21,11 +21,14 @@ from tiersnap.remote_storage.upload.tier_job import TierJob
 from tiersnap.snapshot.context_pool import ContextPool
 
 SEGMENTS_AT_ONCE = 6
-"""Limit of started attempts. Each makes one request at a time, without the parts of a large log."""
+"""Limit of started attempts. Each sends one request at a time, except for the parts of a large log."""
 _LOOKS_AHEAD = 2
-"""Number of later segments that are checked in advance. A check takes two requests, as does a completion."""
+"""Number of later segments that are checked in advance. A check needs as many requests as a completion: two."""
 BYTES_AT_ONCE = 64 << 20
-"""Limit of the log bytes of started attempts, which may all be in memory. The calling thread sends a larger log."""
+"""Limit of the log bytes of started attempts, which may all be in memory.
+
+A larger log is sent by the calling thread.
+"""
 
 
 class Ahead:

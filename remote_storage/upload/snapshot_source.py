@@ -38,7 +38,7 @@ class SourceFile:
         """Raise an error if the file no longer has the size of the scan.
 
         Raises:
-            TransientError: the file was deleted, or its size changed: retention, a broker restart, another replica.
+            TransientError: the file was deleted or its size changed, by retention, a broker restart or another replica.
         """
         with self._reading():
             size = self.filesystem.size_of(self.path)
@@ -105,7 +105,7 @@ class TrustedSnapshot:
 
     Raises:
         SnapshotChangedError: the bytes differ from the recorded checksum.
-        CorruptSnapshotError: the bytes are damaged, or an entry has `offset` or a later offset.
+        CorruptSnapshotError: the bytes are damaged, or an entry has an offset at or above `offset`.
         MissingProducerSnapshotError: a broker's file was not compared with the log, or contradicts the log.
     """
 

@@ -36,7 +36,7 @@ class Tierer:
         broker_id: broker id in the metadata.
         timeout: seconds for one segment; None for no limit.
         wait: minimum seconds to wait for another attempt's segment, before this attempt tries again or gives up.
-        copy_grace: ms by the store's clock; a broker's younger incomplete segment counts as being copied.
+        copy_grace: ms by the store's clock. A broker counts as copying an incomplete segment that is not older.
         pause: sleeps for a number of seconds.
     """
 
@@ -56,7 +56,7 @@ class TierJob:
     """One partition to tier.
 
     Attributes:
-        known: manifests that were read before; None if none were read.
+        known: manifests that were read earlier; None if none were read.
         replaced: ids of segments that do not count as uploaded, because they are wrong or `mend` does not publish
             them. No attempt deletes them.
         of_brokers: ids of the brokers' segments that count; None if all count.

@@ -60,7 +60,7 @@ def tier_partition(
     """Upload the READY segments of a partition, and yield their events.
 
     A segment that is already in remote storage yields an event without a state. If this run finished the claim of a
-    killed attempt, the event has the state COPY_SEGMENT_FINISHED. An error is the last event.
+    killed attempt, the event has the state COPY_SEGMENT_FINISHED. No event follows an event with an error.
 
     Args:
         location: the remote location.
@@ -68,7 +68,7 @@ def tier_partition(
         segments: the READY segments, ascending.
         tierer: the process that uploads.
         cluster_id: id of the log's cluster, written to `cluster.json` before the first object; None if unknown.
-        known: manifests that were read before; None reads them from the store.
+        known: manifests that were read earlier; if None, they are read from the store.
         replaced: see TierJob.
         of_brokers: see TierJob.
     """
@@ -168,7 +168,7 @@ def plan_segment(
     Args:
         filesystem: the file system of the log directory.
         segment: the local segment.
-        judged: its verdict READY.
+        judged: the judgement of `segment`, with the verdict READY.
         leader_epochs: the whole leader-epoch-checkpoint.
         open_transactions: (producer id, first offset) of the transactions open at the base offset; None if unknown.
         kept: snapshots whose bytes are in memory.

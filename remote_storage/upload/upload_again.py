@@ -34,9 +34,9 @@ def damaged_uploads(
         expiry: see `find_doubts`.
 
     Raises:
-        UsageError: for an id, these partitions have no complete segment that tiersnap uploaded.
+        UsageError: an id is not the id of a complete segment of these partitions that tiersnap uploaded.
         DivergedLogError: a segment is intact, but from another log.
-        TransientError, RemoteStorageError: remote storage does not answer, or refuses.
+        TransientError, RemoteStorageError: remote storage does not answer, or refuses a request.
     """
     left, damaged = set(ids), set[str]()
     for filesystem, partition in partitions:

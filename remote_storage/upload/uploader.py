@@ -79,7 +79,7 @@ class SegmentCopy:
         CorruptSegmentError: a batch is damaged.
         WrongLeaderEpochsError: a batch has another leader epoch than the leader-epoch-checkpoint.
         TransientError: the time limit passed, or the store did not answer or lost an acknowledged object.
-        RemoteStorageError: the store refused, or has other bytes than were sent.
+        RemoteStorageError: the store refused a request, or has other bytes than were sent.
         ObjectExistsError: an object with this segment id exists.
     """
 
@@ -174,7 +174,7 @@ def object_metadata(segment: SegmentBundle) -> dict[str, str]:
 def delete_copy(location: RemoteLocation, metadata: RemoteLogSegmentMetadata) -> tuple[DeleteFailure, ...]:
     """Delete the objects of a remote segment, first the object that makes it visible. Return the failures.
 
-    Without failures, DELETE_SEGMENT_FINISHED may be recorded. A second call does no harm.
+    If there are no failures, the caller may record DELETE_SEGMENT_FINISHED. A second call does no harm.
     """
     return delete_in_reverse(location.store, list(location.layout.object_keys(metadata)))
 
@@ -192,7 +192,7 @@ def _check_described(segment: SegmentBundle, metadata: RemoteLogSegmentMetadata)
 
 
 def delete_in_reverse(store: ObjectStore, keys: Sequence[str]) -> tuple[DeleteFailure, ...]:
-    """Delete written objects, the last first. Log and return the failures."""
+    """Delete objects in the reverse order of `keys`. Log and return the failures."""
     failures: list[DeleteFailure] = []
     for key in reversed(keys):
         try:

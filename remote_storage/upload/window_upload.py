@@ -1,6 +1,6 @@
-"""Find the transactions that are open at the base offset of a segment before a scan window (--scan window).
+"""Find the transactions that are open at the base offset of a segment that is older than the window of --scan window.
 
-The log before the window is not replayed, so snapshots there may lack transactions. Each upload checks that its
+The log below the window is not replayed, so snapshots there may lack transactions. Each upload checks that its
 snapshot has all transactions that are open at the segment's end (checked_upload.py). So the snapshot of an uploaded
 segment contains the transactions that are open at the base offset of the next one. If the previous segment was uploaded
 by an earlier run or a broker, its transactions are read from remote storage.
@@ -24,7 +24,7 @@ from tiersnap.snapshot.replay.expiry import DEFAULT_PRODUCER_EXPIRATION_MS, Brok
 def known_starts(
     job: TierJob, planned: Sequence[PlannedSegment], inventory: RemoteInventory
 ) -> Iterator[PlannedSegment]:
-    """Yield the segments. If a segment follows a remote segment, read its open transactions from remote storage.
+    """Yield the segments. If one follows a remote segment, first read its `open_transactions` from remote storage.
 
     Args:
         job: the partition and the remote location.
@@ -33,7 +33,7 @@ def known_starts(
 
     Raises:
         UnknownStateError: remote storage does not determine the state at a base offset.
-        TransientError, RemoteStorageError: remote storage does not answer, or refuses.
+        TransientError, RemoteStorageError: remote storage does not answer, or refuses a request.
     """
     first = min((copy.start_offset for copy in inventory.segments), default=None)
     end = -1

@@ -1,8 +1,8 @@
 """Compare brokers' complete but unfinished remote segments with the local log.
 
 These segments have no COPY_SEGMENT_FINISHED record. The storage manager may have failed after it wrote correct objects
-(KAFKA-19981), or because it wrote damaged ones. So every batch, the indexes, the leader epochs and the snapshot are
-compared with the local log.
+(KAFKA-19981), or it may have written damaged objects. So every batch, the indexes, the leader epochs and the snapshot
+are compared with the local log.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def compare_attempts(
         expiry: see `find_doubts`.
 
     Raises:
-        TransientError, RemoteStorageError: remote storage does not answer, or refuses.
+        TransientError, RemoteStorageError: remote storage does not answer, or refuses a request.
     """
     if not begun:
         return ComparedAttempts(frozenset(), {})

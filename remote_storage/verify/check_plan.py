@@ -1,6 +1,6 @@
 """Plan a check from one listing of the store: count partitions, segments, bytes and requests.
 
-A partition with claims but without segments is verified too: its segments may be lost, or retention deleted them.
+A partition with claims but without segments is verified, too, because its segments may be lost.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _EVERY = 1 << 32
 
 @dataclass
 class CheckPlan:
-    """The counts of a plan.
+    """The amount of work of a planned check.
 
     Attributes:
         partitions: number of segments by partition; 0 if the partition has only claims.
@@ -43,8 +43,8 @@ class CheckPlan:
         requests: upper bound of requests for these segments.
         bytes: upper bound of bytes to read, without `largest`.
         sampled: see CheckRequest; None if all segments are verified.
-        largest: bytes of the largest object of each partition and kind, without logs. A check may read one more object
-            of each kind and partition.
+        largest: bytes of the largest object of each partition and kind, without logs. Beside the segments to verify, a
+            check may read one more object of each kind per partition.
     """
 
     location: RemoteLocation
@@ -58,7 +58,7 @@ class CheckPlan:
 
     @property
     def request(self) -> CheckRequest:
-        """Return the request with `sampled`."""
+        """Return `asked` with the `sampled` of this plan."""
         return replace(self.asked, sampled=self.sampled)
 
     @property
@@ -185,7 +185,7 @@ def _is_of_segment(key: ParsedKey, location: RemoteLocation) -> bool:
 def _largest_of(
     location: RemoteLocation, asked: CheckRequest, is_wanted: Callable[[TopicPartition], bool], number: int
 ) -> int:
-    """Return the `sample_order` of the last segment in a sample of `number` segments."""
+    """Return the greatest `sample_order` in a sample of `number` segments."""
     first: list[int] = []
     for key, _ in _keys(location, is_wanted):
         if key.segment_id is None or key.kind not in _LOGS:

@@ -59,7 +59,7 @@ class CheckTask:
     asked: CheckRequest
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Verify the partitions one by one. A failed request yields an UNVERIFIED row for its partition."""
+        """Verify the partitions one by one. If a request fails, yield an UNVERIFIED row for the partition."""
         for partition in _PARTITIONS.read(batches):
             checks = self._checks(partition)
             while some := list(islice(checks, _ROWS)):

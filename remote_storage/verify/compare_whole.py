@@ -64,7 +64,7 @@ def find_doubts(
 ) -> dict[str, str]:
     """Read the complete segments among `ids`. Return the reasons why segments may not be published, by segment id.
 
-    Encrypted segments cannot be read and have no reason.
+    Encrypted segments cannot be read, so the result does not contain them.
 
     Args:
         location: the remote location.
@@ -74,7 +74,7 @@ def find_doubts(
         expiry: the time of the run, and the brokers' producer expiration; a snapshot may omit expired producers.
 
     Raises:
-        TransientError, RemoteStorageError: remote storage does not answer, or refuses.
+        TransientError, RemoteStorageError: remote storage does not answer, or refuses a request.
     """
     if not ids:
         return {}
@@ -144,7 +144,7 @@ def compare_whole(
         expiry: see `find_doubts`.
 
     Raises:
-        TransientError, RemoteStorageError: remote storage does not answer, or refuses.
+        TransientError, RemoteStorageError: remote storage does not answer, or refuses a request.
     """
     local = _compare_readable(location.store, segments, compare)
     asked = CheckRequest(CheckDepth.FULL, expiry.now, expiry.expiration)
@@ -158,10 +158,12 @@ def compare_whole(
 
 
 def read_remaining(store: ObjectStore, segment: RemoteSegment, now: int) -> ReadSegment:
-    """Read the segment that remains after another segment with the same offsets is deleted; `now` is ms.
+    """Read and verify the segment that will remain after another segment with the same offsets is deleted.
+
+    `now` is the time of the run in ms.
 
     Raises:
-        TransientError, RemoteStorageError: remote storage does not answer, or refuses.
+        TransientError, RemoteStorageError: remote storage does not answer, or refuses a request.
     """
     expiry = BrokerExpiry(now, DEFAULT_PRODUCER_EXPIRATION_MS)
     (read,) = compare_whole(RemoteLocation(store, segment.layout), [segment], None, (), expiry)

@@ -83,7 +83,7 @@ class LocalLog:
         return {each.base_offset: each for each in self.partition.segments}
 
     def log_start(self, covered: Sequence[Interval]) -> ToldStart | None:
-        """Return the log start by the checkpoints and the `covered` offsets; None if unknown."""
+        """Return the log start that the checkpoints and the `covered` offsets show; None if unknown."""
         return start_by_files(self.partition, covered)
 
     @property
@@ -100,9 +100,9 @@ class LocalLog:
         return None
 
     def compare(self, store: ObjectStore, copies: Sequence[RemoteSegment]) -> ToldLocally:
-        """Replay the log, and compare the remote segments of its lineage that end in it.
+        """Replay the local log, and compare it with the remote segments of its lineage that end above its first offset.
 
-        If several segments end at one offset, only one snapshot is compared. Digests are returned for all segments.
+        If several remote segments end at one offset, the snapshot of only one is compared.
         """
         own = list(self._of_log(copies))
         ending = {copy.end_offset: copy for copy in own}
@@ -168,7 +168,7 @@ class LocalLogs:
     def of(self, partition: TopicIdPartition) -> LocalLog | None:
         """Return the log of a partition; None if no local log with segments has the same topic id.
 
-        If the topic id differs or is unknown, a warning is logged once: the topic may have been created again.
+        If the topic id differs or is unknown, a warning is logged once, because the topic may have been recreated.
         """
         found = self.logs.get((partition.topic, partition.partition))
         if found is None or not found.partition.segments:
@@ -184,7 +184,7 @@ class LocalLogs:
         return None
 
     def compare_of(self, partition: TopicIdPartition) -> CompareLocally | None:
-        """Return the method that compares segments with the log of a partition; None if `of` has no log."""
+        """Return the method that compares segments with the local log of a partition; None if `of` returns None."""
         local = self.of(partition)
         if local is None:
             return None
@@ -210,7 +210,7 @@ def local_logs(
         beginnings: producer states at the first local offset.
         check_crc: verify the CRC-32C of each batch.
         findings: receives damaged and unreadable files, now and whenever a log is read.
-        log_starts: log start offsets by --log-start.
+        log_starts: log start offsets from --log-start.
         leading: URI of the log directory whose replica is read, by partition; None if each partition has one replica.
         located: adds the cluster's log starts to partitions; see cluster.log_starts.located.
 
@@ -241,7 +241,7 @@ def logs_of_replicas(
     expiry: BrokerExpiry,
     leading: Mapping[TopicPartition, str] | None = None,
 ) -> LocalLogs:
-    """Return the logs of selected partitions. Producer states before the first local file come from remote storage.
+    """Return the logs of selected partitions. Producer states at the first local offset come from remote storage.
 
     See `local_logs` for `leading`.
 

@@ -11,9 +11,9 @@ The depths of a check:
     full       The CRC-32C and leader epoch of every batch are right, and the indexes agree with the batches. Each
                snapshot is compared with the replay of the remote log from its first offset.
 
-A segment is skipped if its earlier check is still valid. If the next segment needs the state before it, the snapshot of
-the skipped segment is read. Retention may delete segments meanwhile, so a missing segment is not reported if all older
-segments are missing too. remote_log/remote_state.py has the rules for snapshots.
+A segment is skipped if its earlier check is still valid. If the next segment needs the producer state at its base
+offset, the snapshot of the skipped segment is read. Retention may delete segments during the check. So a missing
+segment is not reported if all older segments are missing, too. remote_log/remote_state.py has the rules for snapshots.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class PartitionCheck:
         digests: digests of the undamaged logs that `checks` read, by segment id.
         names_replaced: report a segment that lost objects even if a finished segment replaced it, because brokers may
             read the lost one.
-        log_start_of: returns the log start, to judge offsets before the first segment; None skips that check.
+        log_start_of: returns the log start, to judge offsets below the first segment. If None, they are not judged.
         local_from: base offset of the first local file; None without a local log.
     """
 
@@ -93,7 +93,7 @@ class PartitionCheck:
         """Yield one check per segment in ascending base offset, then checks of missing offsets.
 
         Raises:
-            TransientError, RemoteStorageError: remote storage does not answer, or refuses.
+            TransientError, RemoteStorageError: remote storage does not answer, or refuses a request.
         """
         return (each for each in self._checks() if each.verdict.is_sound or not self._has_retired(each))
 
@@ -160,7 +160,7 @@ class PartitionCheck:
         return sampled is None or sample_order(attempt.segment_id, self.asked.now) <= sampled
 
     def _to_read(self, due: list[SegmentObjects]) -> list[SegmentObjects]:
-        """Return the due segments, plus those that may be the newest, which are read for the lineage."""
+        """Return the due segments, and the segments that may be the newest. The newest segment has the lineage."""
         wanted = ids_of(due).union(self._may_be_newest())
         return [each for each in self._listed if each.segment_id in wanted]
 
@@ -198,7 +198,7 @@ class PartitionCheck:
         return [(attempt.start_offset, following)]
 
     def _told_lineage(self, copy: RemoteSegment) -> LeaderEpochs:
-        """Return the lineage; if no leader epochs can be read, return those of the segment."""
+        """Return the lineage of the partition. If it could not be read, return the leader epochs of the segment."""
         return self._lineage or copy.leader_epochs
 
     def _incomplete(self, found: Iterable[IncompleteSegment], covered: Sequence[Interval]) -> Iterator[RemoteCheck]:
@@ -218,7 +218,7 @@ class PartitionCheck:
             yield self._row(each.objects, Told(_of_incomplete(each, each.objects, is_outside=is_outside), each.problem))
 
     def _is_left_out(self, left: IncompleteSegment, *, is_covered: bool, is_young: bool) -> bool:
-        """Return whether an incomplete segment is not reported: a leftover, a running upload or a replaced segment."""
+        """Return whether to omit an incomplete segment, because it is a leftover, a running upload or replaced."""
         if not is_covered:
             return is_young and not left.is_visible
         if not left.is_visible:
@@ -242,7 +242,7 @@ class PartitionCheck:
                 yield self._hole(start, hole_end)
 
     def _head(self, covered: Sequence[Interval], incomplete: Sequence[IncompleteSegment]) -> Iterator[RemoteCheck]:
-        """Yield the check of missing offsets before the first segment, which are lost or were deleted by retention."""
+        """Yield the check of missing offsets below the first segment. They are lost, or retention deleted them."""
         if self.log_start_of is None:
             return
         first = self._first_offset(covered, incomplete)
@@ -340,7 +340,7 @@ class PartitionCheck:
 
 
 def _of_incomplete(left: IncompleteSegment, objects: SegmentObjects, *, is_outside: bool) -> RemoteVerdict:
-    """Return the verdict of an incomplete segment. `is_outside`: it begins before or after all complete segments."""
+    """Return the verdict of an incomplete segment. `is_outside`: it begins below or above all complete segments."""
     if not left.is_visible and is_outside:
         return RemoteVerdict.SUSPECT
     return RemoteVerdict.MISSING if objects.missing else RemoteVerdict.CORRUPT

@@ -1,6 +1,7 @@
 """The proof that remote segments are right: this run read and compared every byte.
 
-Functions that delete segments take a ReadWhole, not segment ids. Only the constructor, which runs the check, makes one.
+Functions that delete segments take a ReadWhole, not segment ids. Its constructor runs the check, so that no ReadWhole
+exists without a check.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ class ReadWhole:
 
         Raises:
             ValueError: the check is not of depth full, or skips segments.
-            TransientError, RemoteStorageError: remote storage does not answer, or refuses.
+            TransientError, RemoteStorageError: remote storage does not answer, or refuses a request.
         """
         if not _is_of_all(check):
             raise ValueError("only a full check of all segments is a proof")

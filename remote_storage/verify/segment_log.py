@@ -45,7 +45,7 @@ class SegmentLog:
 
 
 def combined(runs: Sequence[Run]) -> np.ndarray:
-    """Return the state deltas (DELTA_DTYPE) of neighbouring runs as those of one run."""
+    """Return the state deltas (DELTA_DTYPE) of the whole range of neighbouring runs."""
     fold = ProducerFold()
     for run in runs:
         fold.combine(run.deltas)

@@ -116,11 +116,14 @@ class WholeSegmentCheck:
             return CorruptDataError(error.message)
 
     def skip(self, attempt: SegmentObjects) -> None:
-        """Skip a segment. Its snapshot is read later if the next segment needs the state before it."""
+        """Skip a segment.
+
+        Its snapshot is read later if the next segment needs the producer state at its base offset.
+        """
         self._skipped, self._fold = attempt, None
 
     def forget(self) -> None:
-        """Skip a segment without a usable snapshot."""
+        """Skip a segment that has no usable snapshot, and end the current replay."""
         self._fold = None
 
     def told(self, copy: RemoteSegment, ahead: Indexes | CorruptDataError | None = None) -> Told:
@@ -131,7 +134,7 @@ class WholeSegmentCheck:
             ahead: the result of `prefetched`.
 
         Raises:
-            TransientError, RemoteStorageError: remote storage does not answer, or refuses.
+            TransientError, RemoteStorageError: remote storage does not answer, or refuses a request.
         """
         if copy.is_encrypted:
             self.forget()
@@ -220,7 +223,7 @@ class WholeSegmentCheck:
         return None
 
     def _fold_up_to(self, offset: int) -> _Fold:
-        """Return the current replay. If the replay ends below an offset, start a new one at that offset."""
+        """Return the current replay. If it ends below `offset`, start a new replay at `offset`."""
         if self._fold is None or offset > self._fold.end:
             self._fold = _Fold(offset, offset)
         return self._fold
@@ -291,7 +294,7 @@ class WholeSegmentCheck:
         return expiration is None or self.asked.now - newest < expiration
 
     def _is_behind(self, copy: RemoteSegment) -> bool:
-        """Return whether a segment ends before the known state, as happens if another replica uploaded it."""
+        """Return whether a segment ends below the known producer state, as happens if another replica uploaded it."""
         return self._known is not None and copy.end_offset < self._known.offset
 
     def _is_proven(self, told: Told) -> bool:
@@ -300,7 +303,7 @@ class WholeSegmentCheck:
         return is_whole or told.compared_with is ComparedWith.LOCAL_LOG
 
     def _lost(self, copy: RemoteSegment, entries: np.ndarray, log: SegmentLog | None) -> Told | None:
-        """Return SUSPECT if a snapshot lacks active producers of an earlier one; None if it lacks none."""
+        """Return SUSPECT if a snapshot lacks active producers of an earlier snapshot; None if it lacks none."""
         if self._known is None or self._is_behind(copy):
             return None
         lost = count_lost(self._known.entries, entries, self._known.offset, self._expiry)
@@ -348,7 +351,7 @@ def _size(copy: RemoteSegment) -> int:
 
 
 def _of_other_files(faults: Iterable[str], told: Iterable[str]) -> list[str]:
-    """Return those of `faults` whose file has no fault in `told`."""
+    """Return the faults of all files that have no fault in `told`."""
     files = {fault.partition(":")[0] for fault in told}
     return [fault for fault in faults if fault.partition(":")[0] not in files]
 
@@ -361,7 +364,10 @@ def _of_faults(faults: Sequence[str]) -> Told:
 
 
 def _by_itself(copy: RemoteSegment, entries: np.ndarray) -> Told:
-    """Check only that the snapshot has no offset from the end offset of its segment on."""
+    """Return the verdict of a snapshot without a source to compare.
+
+    Its offsets must be below the end of its segment.
+    """
     reached = int(max(entries[name].max(initial=-1) for name in ("last_offset", "current_txn_first_offset")))
     if reached >= copy.end_offset:
         why = f"snapshot: has offset {reached}, and the segment ends at {copy.end_offset - 1}"
