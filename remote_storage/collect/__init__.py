@@ -1,1 +1,1 @@
-"""`tiersnap collect`: write the decodes of a log directory to a folder that a run of the fleet reads."""
+"""`tiersnap collect`: decode a log directory, and write the result to a folder that `tiersnap run` reads."""

@@ -1,6 +1,6 @@
-"""Collect a log directory partition by partition. A listing is replaced only after all objects in it exist.
+"""Collect a log directory partition by partition. A listing is replaced only after all objects that it names exist.
 
-A collection may be killed at any time. The next collection ships the objects that are in no listing. A day later, a
+A collection may be killed at any time. The next collection ships the segments that are not in a listing. A day later, a
 collection deletes the leftovers of the killed one. A segment whose file does not change is read and shipped only once.
 """
 
@@ -104,7 +104,7 @@ class Collection:
         return self.to.put_marker(announced, before)
 
     def _finish(self, before: Read[Marker], complete: set[str]) -> None:
-        """Write the list of partitions, and delete folders that vanished a day ago."""
+        """Write the list of partitions, and delete collected folders that vanished from the disk a day ago."""
         assert before.value is not None
         marker = before.value
         partitions = set(self.log_dir.folders).intersection(marker.partitions) | complete
@@ -114,12 +114,12 @@ class Collection:
             self.to.put_marker(after, before)
 
     def _absent(self, marker: Marker, partitions: set[str]) -> dict[str, int]:
-        """Return the folders in the marker that are no complete partitions, with the time (epoch ms) since when."""
+        """Return the folders in the marker that are not complete partitions, and since when they are not (epoch ms)."""
         absent = {folder: since for folder, since in marker.absent.items() if folder not in partitions}
         return absent | dict.fromkeys(sorted(set(marker.partitions).difference(self.log_dir.folders)), self.now)
 
     def _without_deleted(self, absent: dict[str, int]) -> dict[str, int]:
-        """Delete the folders that vanished a day ago. Return when each remaining one vanished (epoch ms)."""
+        """Delete the folders that vanished a day ago. Return when each remaining folder vanished (epoch ms)."""
         on_disk, left = set(self.log_dir.folders), {}
         for folder, since in absent.items():
             is_due = folder not in on_disk and since + GRACE_MS <= self.now

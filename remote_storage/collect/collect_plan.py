@@ -20,11 +20,11 @@ class CollectPlan:
     """A partition to collect.
 
     Attributes:
-        listed: the partition on disk, without `decode` and `object`.
+        listed: the partition on disk. Its `decode` and `object` fields are not set.
         before: the last shipped listing; None the first time.
-        decodes: decodes that are kept, by base offset.
+        decodes: decodes in `before` that remain valid, by base offset.
         segments: segments to decode and ship, ascending.
-        snapshots: snapshot objects that are kept, by exclusive end offset.
+        snapshots: shipped snapshot objects that remain valid, by exclusive end offset.
         snapshot_files: snapshot files to ship, by exclusive end offset.
         gone: base offsets of shipped segments that the log no longer has.
         is_due: whether objects that no run reads can be deleted.
@@ -134,9 +134,9 @@ def _is_due(before: Listing | None, now: int) -> bool:
 def _right_decodes(
     listed: ListedPartition, known: Mapping[int, CollectedDecode], *, with_batches: bool
 ) -> dict[int, CollectedDecode]:
-    """Return the known decodes of unchanged segments, by base offset.
+    """Return the decodes in `known` whose segments are unchanged, by base offset.
 
-    If `with_batches`, they must have batch headers.
+    If `with_batches` is True, skip decodes without batch headers.
     """
     found: dict[int, CollectedDecode] = {}
     for segment in listed.segments:

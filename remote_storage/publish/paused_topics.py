@@ -67,7 +67,7 @@ class PausedTopics:
             CopyingOffError: another user disabled copying of the topic.
             SettingsAsideError: a killed run paused the topic, and its saved configs are missing.
             ClusterRefusedError: the cluster refuses the configs: ZooKeeper mode, Kafka before 3.9, or no permission.
-            UnblockHeldError: another run holds the topic, and did not end within the time of a normal run.
+            UnblockHeldError: another run holds the topic for longer than a run normally takes.
         """
         asked = when_nobody_is_at_it(partial(self._pause_of, partitions), self.talk)
         self.cluster.change_settings(asked.saved.topic, asked.off, validate_only=True)
@@ -90,7 +90,7 @@ class PausedTopics:
 
         Raises:
             CopyingOffError: another user disabled copying of the topic meanwhile.
-            UnblockHeldError: another run holds the topic, and did not end within the time of a normal run.
+            UnblockHeldError: another run holds the topic for longer than a run normally takes.
             TransientError, SettingsAsideError: see pause_copying.pause.
         """
         noted = when_nobody_is_at_it(partial(self._save, partitions), self.talk)

@@ -70,7 +70,7 @@ def _find_partitions(store: ObjectStore, asked: RestoreRequest) -> list[Partitio
 def _list_wanted(store: ObjectStore, asked: RestoreRequest) -> list[PartitionObjects]:
     """List the requested partitions, under the requested topic id and layout.
 
-    If none is requested, list all of them.
+    A partition, topic id or layout that the user did not name does not restrict the listing.
     """
     numbers, only = asked.numbers, None
     if len(numbers) == 1:

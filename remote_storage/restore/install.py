@@ -134,9 +134,9 @@ class Installation:
             yield OtherProblem.OTHER_TOPIC_ID
 
     def _fold(self, partition: Partition, stored: PartitionSnapshots, planner: InstallPlanner) -> str:
-        """Pass the partition's boundaries to the planner.
+        """Pass the Boundary at each snapshot offset to the planner.
 
-        Return the reason why the planner did not get some of them.
+        Return the reason why the planner got no boundary at some offsets.
         """
         if not self.compares:
             self.findings += partition.findings

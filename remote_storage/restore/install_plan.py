@@ -1,7 +1,8 @@
 """Plan the actions of `install` on a partition, by snapshot offset.
 
-The plan of `repair` decides at which offsets a snapshot may be written. There, `install` writes the stored snapshot if
-the manifest of a finished run contains it and it agrees with the log. `install` never writes a computed snapshot.
+The plan of `repair` decides at which offsets a snapshot may be written. `install` writes a stored snapshot at such an
+offset if the manifest of a finished run contains the snapshot, and the snapshot agrees with the log. `install` never
+writes a computed snapshot.
 """
 
 from __future__ import annotations
@@ -81,7 +82,7 @@ class PartitionSnapshots:
 
 
 class InstallPlanner:
-    """Plans a partition. Call it with each boundary in ascending order, then call `finish`."""
+    """Plans the snapshots of a partition. Call it with each Boundary in ascending offset, then call `finish`."""
 
     def __init__(
         self,
@@ -103,7 +104,7 @@ class InstallPlanner:
         self._bases = {segment.base_offset for segment in partition.segments}
 
     def __call__(self, boundary: Boundary) -> None:
-        """Plan one boundary."""
+        """Plan the snapshot at the offset of a boundary."""
         count = len(self._repair.planned)
         self._repair(boundary)
         if len(self._repair.planned) == count:
@@ -124,9 +125,9 @@ class InstallPlanner:
             self._take(boundary, repair)
 
     def finish(self, why_not_reached: str) -> None:
-        """Add the stored snapshots at offsets without a boundary.
+        """Add the stored snapshots at offsets for which the planner got no boundary.
 
-        `why_not_reached` is the reason for lacking boundaries.
+        `why_not_reached` is the reason, for messages.
         """
         for offset in sorted(self._left):
             if offset <= unloaded_below(self._partition):
@@ -187,9 +188,9 @@ class InstallPlanner:
 
 
 def without_folding(partition: Partition, stored: PartitionSnapshots, read_here: ReadSnapshot) -> list[Boundary]:
-    """Return boundaries without entries, for a planner that does not compare.
+    """Return boundaries for a planner that does not compare. They have no entries.
 
-    Their verdicts show if the file is readable.
+    Their verdicts only show whether the snapshot file can be read.
     """
     bases = {segment.base_offset for segment in partition.segments}
     start = unloaded_below(partition)

@@ -36,8 +36,8 @@ class OwnFolder:
         """Open the folder at `path`, which must be a directory and no symlink.
 
         Args:
-            like: a file in the same directory. New files get its mode. Their owner is the owner of the directory; if
-                that is root, as on some mounted disks, their owner is the owner of `like`.
+            like: a file beside the folder. New files get its mode. They get the owner of the parent directory; if that
+                is root, as on some mounted disks, they get the owner of `like`.
 
         Raises:
             OSError: the folder cannot be opened.
@@ -71,7 +71,7 @@ class OwnFolder:
 
     @contextmanager
     def new_file(self, name: str) -> Iterator[BinaryIO]:
-        """Create a file for writing, and sync it at the end.
+        """Create a file for writing, and sync it at the end of the `with` block.
 
         An existing file is unlinked first. An error leaves no file.
         """

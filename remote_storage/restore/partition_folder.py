@@ -1,10 +1,10 @@
 """Build the folder of a partition under a temporary name, and rename the folder when it is complete and synced.
 
-The temporary name is `tiersnap-restore.<16 hex digits of the partition>.<16 random hex digits>`. If a broker starts
-after an interrupted restore, it refuses to start and names this folder, because no partition can have such a name.
-Without the folder, the broker would create an empty partition at offset 0. A marker in the folder contains a digest of
-the plan. If the same restore runs again, it continues in this folder: it checks every file again, and fetches only
-incomplete segment files.
+The temporary name is `tiersnap-restore.<digest of the partition's name>.<random>`, each part with 16 hex digits. A
+broker that starts after an interrupted restore stops with an error that names this folder, because no partition can
+have such a name. Without the folder, the broker would create an empty partition at offset 0. A marker in the folder
+contains a digest of the plan. If the same restore runs again, it continues in this folder: it checks every file again,
+and fetches only incomplete segment files.
 
 If a folder already exists under the final name, restore only compares its files, and never writes to it.
 """
@@ -75,7 +75,7 @@ class FolderPlan:
         return _digest(repr(pieces))
 
     def local(self, folder: Path) -> Partition:
-        """Return the partition as its files in `folder` will be."""
+        """Return the Partition that `folder` will contain after the restore."""
         segments = [_local_segment(folder, each.start_offset, each.end_offset) for each in self.chain.pieces]
         segments.append(_local_segment(folder, self.chain.end_offset, None))
         return Partition(

@@ -31,9 +31,10 @@ _S = TypeVar("_S", RemoteSegment, IncompleteSegment)
 
 
 def as_published(remote: RemoteInventory, published: Published, *, unpublished: bool = False) -> RemoteInventory:
-    """Return the segments that the cluster published and did not delete. Segments without a record go to `unpublished`.
+    """Return the inventory with only the segments that the cluster published and did not delete.
 
-    A published segment that is not in the store goes to `leftovers`, because it cannot be used.
+    Segments without a record are moved to its `unpublished`. A published segment that is not in the store is added to
+    its `leftovers`, because the segment cannot be used.
 
     Args:
         unpublished: whether the user wants the segments without a record, too.
@@ -79,10 +80,10 @@ def _lost(published: Published, stored: Collection[str]) -> Iterator[IncompleteS
 
 
 def as_claimed(store: ObjectStore, remote: RemoteInventory) -> RemoteInventory:
-    """Return the segments that brokers uploaded. Segments that tiersnap uploaded go to `unpublished`.
+    """Return the inventory with the segments that tiersnap uploaded moved to its `unpublished`.
 
     A restore without a cluster uses only segments of brokers, because brokers publish every segment that they upload. A
-    segment is tiersnap's if a claim contains its id, or if the claim at its offset cannot be decoded.
+    segment counts as tiersnap's if a claim contains its id, or if the claim at its offset cannot be decoded.
     """
     claimed = _claimed(store, remote)
     return _set_apart(remote, claimed, "made by tiersnap and not known to be published")
@@ -119,12 +120,12 @@ def _named(store: ObjectStore, by_offset: Mapping[int, Iterable[RemoteSegment]],
 
 
 def taking_all(remote: RemoteInventory) -> RemoteInventory:
-    """Return the inventory with the unpublished segments among the complete segments."""
+    """Return the inventory with the segments in `unpublished` moved to `segments`."""
     return replace(remote, segments=_sorted((*remote.segments, *remote.unpublished)), unpublished=())
 
 
 def refusing(remote: RemoteInventory) -> RemoteInventory:
-    """Return the inventory with the unpublished segments among the incomplete segments."""
+    """Return the inventory with the segments in `unpublished` moved to `leftovers`, as incomplete segments."""
     refused = (
         IncompleteSegment(each.segment_id, each.start_offset, remote.why_unpublished, end_offset=each.end_offset)
         for each in remote.unpublished

@@ -247,9 +247,9 @@ def _check_segments(target: Target, plan: FolderPlan) -> None:
 
 
 def _expected_sizes(plan: FolderPlan) -> dict[str, int | None]:
-    """Return the bytes of each segment file by name.
+    """Return the size of each segment file in bytes, by name.
 
-    None for a segment that is cut, because only the fetch shows its size.
+    The size of a segment that will be cut is None, because it is known only after the fetch.
     """
     sizes: dict[str, int | None] = {}
     for piece in plan.chain.pieces:
@@ -262,9 +262,9 @@ def _expected_sizes(plan: FolderPlan) -> dict[str, int | None]:
 
 
 def _told_open(store: ObjectStore, chain: Chain) -> tuple[RestoredTransaction, ...]:
-    """Return the transactions that are open at the log end, by the remote snapshot at that offset.
+    """Return the transactions that are open at the log end, according to the remote snapshot at that offset.
 
-    Empty without a snapshot.
+    Return none if there is no such snapshot.
     """
     last = chain.pieces[-1]
     if last.end_offset != last.copy.end_offset:

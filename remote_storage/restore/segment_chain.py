@@ -2,13 +2,13 @@
 
 The leader epochs of the newest remote segment are the log's lineage. An offset of a segment is used only if the segment
 has the same leader epoch for the offset as the lineage. So records of a leader that lost an unclean election are not
-used. The segments are joined end to end from the log start offset. If several segments contain the next offset, the
-first of these rules decides:
+used. The segments are joined end to end from the log start offset. If several segments contain the next offset, one is
+chosen by these rules, in this order:
 
-    1. the segment begins at that offset
-    2. the segment is used whole
-    3. the segment ends at the highest offset
-    4. its copy attempt is the latest, by time and then by segment id
+    1. prefer a segment that begins at that offset
+    2. prefer a segment whose offsets are all used
+    3. prefer the segment that ends at the highest offset
+    4. prefer the latest copy attempt, by time and then by segment id
 
 Replicas roll at different offsets, so segments can overlap. An overlapping segment is cut between two batches. The
 rules of the lineage are in snapshot.log.leader_epochs.
@@ -171,7 +171,7 @@ def _lay_end_to_end(ahead: Sequence[LogPiece], log_start: int) -> tuple[list[Log
 
 
 def _check_head(of: TopicIdPartition, first: int, unusable: Sequence[IncompleteSegment]) -> None:
-    """Refuse a log that begins above incomplete segments. Retention would have deleted all their objects."""
+    """Refuse a log that begins above incomplete segments. If retention had deleted them, no object would remain."""
     older = [each for each in unusable if each.start_offset < first]
     if older:
         raise MissingHeadError(
@@ -203,7 +203,7 @@ def _check_tail(of: TopicIdPartition, last: LogPiece, unusable: Sequence[Incompl
 
 
 def _reaches_behind(segment: IncompleteSegment, last: LogPiece) -> bool:
-    """Return whether an incomplete segment may contain offsets above the log's last one.
+    """Return whether an incomplete segment may contain offsets at or above the log end.
 
     A new leader may have rolled at other offsets, so the segment with the next offset can begin below the log end.
     """

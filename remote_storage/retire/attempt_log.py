@@ -1,4 +1,4 @@
-"""Read the log of a copy attempt before it is deleted: only its batches prove which offsets the log contains."""
+"""Read the log of a copy attempt before the attempt is deleted. Only batches prove which offsets a log contains."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def read_attempt_log(
 ) -> AttemptLog | None:
     """Return the facts about the log of a copy attempt, or None if its end is unknown.
 
-    The batches decide, because a damaged manifest can name fewer offsets than the log contains. If the log is damaged,
-    the manifest of a complete segment decides. Without such a segment the end is unknown.
+    The end comes from the batches, because a damaged manifest can name fewer offsets than the log contains. If the log
+    is damaged, the end comes from the manifest of `complete`. If `complete` is None, the end is then unknown.
 
     Args:
         complete: the complete segment of the attempt, or None.
@@ -85,7 +85,7 @@ def first_doubt(
     Args:
         remaining: the segments that contain the log's offsets.
         read: reads all bytes of a segment.
-        then: end of the sentence about a segment that is not proven right.
+        then: text that is appended to the reason if a segment is not proven to be right.
     """
     for each in remaining:
         found = read(each)

@@ -9,9 +9,10 @@ An object may be removed if three conditions are true:
 The objects are listed before the records are read to their end, so a record that is written in between is seen.
 
 While the topic exists, a complete segment that ends above the published offsets is no orphan, because `publish` may
-still publish it. An attempt with a log is kept unless other segments contain its offsets, were read fully and are
-right. If those segments are damaged, the attempt may have the last good log (see Remaining). An attempt without a log
-has no offsets. Objects of a broker's failed attempt may be removed, too: see judge_attempts_of_brokers.
+still publish it. An attempt with a log is removed only if other segments contain its offsets, and this run read these
+segments fully and found them right. If they are damaged, the attempt may have the last good log (see Remaining). An
+attempt without a log has no offsets to lose. Objects of a broker's failed attempt may be removed, too: see
+judge_attempts_of_brokers.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ class Aged:
         return self.now - modified > self.older_than
 
     def waiting(self, orphan: Orphan, modified: int) -> Orphan:
-        """Return a removable orphan with the action WAIT. `modified` is the time of its object's last change (ms)."""
+        """Return an orphan that is too young, with the action WAIT. `modified` is the time of its last change in ms."""
         moment = modified + self.older_than + 1
         reason = f"removable from {utc(moment)} on: {orphan.reason}"
         return replace(orphan, action=Fate.WAIT, reason=reason, removable_at=moment)
@@ -60,7 +61,7 @@ def judge_attempts(
 
     Args:
         claims: claims, by the segment id of each of their attempts.
-        others: the segments that must contain the offsets of a removed one.
+        others: the remaining segments, which must contain the offsets of a removed attempt.
     """
     known = others.known
     for attempt in candidates(stored, known, aged):
@@ -116,7 +117,7 @@ def judge_young(
 
 
 def young_candidates(stored: PartitionObjects, known: KnownPartition, aged: Aged) -> list[SegmentObjects]:
-    """Return the attempts that are too young and have no record, without those that `publish` may still publish."""
+    """Return the attempts that are too young for `candidates`, without those that `publish` may still publish."""
     found: list[SegmentObjects] = []
     for each in stored.attempts:
         if not known.is_gone(each.segment_id) or aged.is_old(each.modified):

@@ -56,9 +56,9 @@ _log = logging.getLogger(__name__)
 
 
 def unfinished(store: ObjectStore, aged: Aged, cluster_id: str, is_wanted: Callable[[str], bool]) -> Iterator[Orphan]:
-    """Yield unfinished uploads, temporary files and probes, of the wanted topics of this cluster and of no topic.
+    """Yield the unfinished uploads of wanted topics, and the temporary files and probes, which belong to no topic.
 
-    Young ones get the action WAIT. Young uploads of the plugin are left out, because they may be running.
+    The action is WAIT if they are too young. Young uploads of the plugin are left out, because they may be running.
     """
     for probe in old_probes(store, aged.now, -1):
         orphan = Orphan(OrphanKind.PROBE, Fate.REMOVE, "a probe of the store", (probe.key,), probe.size)
@@ -104,7 +104,7 @@ def find_orphans(
     Nothing is changed.
 
     Args:
-        older_than: ms, by the store's clock.
+        older_than: minimum age of removable objects in ms, by the store's clock.
 
     Raises:
         MetadataTopicAbsentError, BrokerUnavailableError: the cluster's records cannot be read.
@@ -129,7 +129,10 @@ def find_orphans(
 
 
 def orphans_of(store: ObjectStore, stored: PartitionObjects, known: KnownPartition, aged: Aged) -> Iterator[Orphan]:
-    """Yield the orphans of one partition. If the partition is refused, one row stands for all its removable orphans."""
+    """Yield the orphans of one partition.
+
+    If it is refused, yield one PARTITION orphan instead of the removable ones.
+    """
     looked_at = (*candidates(stored, known, aged), *young_candidates(stored, known, aged))
     offsets = frozenset(each.start_offset for each in looked_at)
     claims = read_claims(store, stored, offsets)
@@ -171,7 +174,7 @@ def is_ours(store: ObjectStore) -> Callable[[ObjectInfo], bool]:
 
 
 def _of_refused_partition(partition: TopicIdPartition, reason: str, found: Sequence[Orphan]) -> Iterator[Orphan]:
-    """Yield the attempts that are reported but never deleted, and one orphan per refused partition."""
+    """Yield the attempts that are reported but never deleted, and one orphan with all removable objects."""
     yield from with_action(found, Fate.LEAVE)
     if removable := list(with_action(found, Fate.REMOVE)):
         keys = tuple(chain.from_iterable(each.keys for each in removable))

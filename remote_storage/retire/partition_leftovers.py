@@ -1,15 +1,15 @@
 """Delete the leftovers of ended copy attempts in a partition.
 
-An attempt deletes its objects when it ends. If an attempt is killed, the attempt that takes over its claim deletes the
-objects. A server may apply a request after it answered, so an object can still appear later. Only objects of attempts
-in a claim are deleted, after a grace period (store's clock) that is longer than any attempt.
+A failed attempt deletes its objects when it ends. If an attempt is killed, the attempt that takes over its claim
+deletes the objects. A server may apply a request late, so an object can still appear after its attempt has ended. Only
+objects of attempts in a claim are deleted, after a grace period (store's clock) that is longer than any attempt.
 
 A log may be the last good one for its offsets, and names and sizes prove nothing. So a log is deleted only if complete
-segments with its offsets were read fully and compared in the same call. Otherwise the log and its other objects are
-kept. A later call deletes them. So does the attempt that takes over the claim, after it has read the local segment.
+segments with its offsets were read fully and compared in the same call. Otherwise all objects of the attempt are kept.
+They are deleted by a later call, or by the attempt that takes over the claim, after it has read the local segment.
 
-If a killed attempt has no successor, it is marked as ended first. If its process is still running, it finds its claim
-changed, and makes nothing visible.
+If no attempt took over the claim of a killed attempt, the killed attempt is marked as ended first. If its process is
+still running, the process finds its claim changed, and makes nothing visible.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The segments that remain if an attempt is deleted.
 
-These segments must contain the offsets of the attempt, be read fully and be right.
+An attempt may be deleted only if these segments contain its offsets, were read fully and are right.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Remaining:
     def finished_instead(self, attempt: SegmentObjects, claim: Claim) -> str | None:
         """Return the id of the attempt that superseded this one, by its claim, or None.
 
-        A segment in the other layout supersedes nothing.
+        A segment in the other layout does not supersede this one.
         """
         if claim.finished in (None, attempt.segment_id):
             return None

@@ -2,7 +2,8 @@
 
 Each leftover must be tiersnap's: a claim contains its attempt, its file name has the mark, or its key has the prefix of
 probes. An upload older than a grace period has ended, because its attempt must have given up long before. An attempt
-that got no answer to CreateMultipartUpload has begun another upload. Uploads of the Aiven plugin are kept.
+that got no answer to CreateMultipartUpload begins another upload and never uses the first one. Uploads of the Aiven
+plugin are kept.
 
 Saved configs are leftovers if their topic was deleted. Saved configs of a live topic are kept at any age, because the
 next `unblock` restores the topic's configs.

@@ -1,1 +1,1 @@
-"""Free partitions whose copy task is stuck, without a restart of the broker."""
+"""Let stuck copy tasks of brokers continue, without a restart of the broker."""

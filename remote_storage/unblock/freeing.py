@@ -44,14 +44,14 @@ class Freeing:
         return self.stuck.partition.topic, self.stuck.partition.partition
 
     def needs_restart(self, reason: str) -> None:
-        """Set the end RESTART: the cluster refuses to disable copying, so the leader must be restarted."""
+        """Set `end` to RESTART, because the cluster refuses to disable copying and the leader must be restarted."""
         self.end, self.reason = End.RESTART, reason
         self.hint = (
             "restart the leader after the publication: its copy task then continues after the published segments"
         )
 
     def plan(self, readiness: Iterable[Readiness], plan: PublishPlan | None, planned: Collection[int] = ()) -> None:
-        """Set the counts and the end from the uploaded segments and their publication plan.
+        """Set the counts and `end` from the uploaded segments and their publication plan.
 
         Args:
             readiness: the readiness of the partition's segments.
@@ -91,7 +91,7 @@ class Freeing:
         return sum(base >= self.stuck.next_offset for base in bases)
 
     def _block(self, first: Readiness | None) -> None:
-        """Set the end BLOCKED with the reason of the first missing segment, or REFUSED after a failed request."""
+        """Set `end` to BLOCKED with the reason of the first missing segment, or to REFUSED after a failed request."""
         if self.failure is not None:
             self.refuse(self.failure)
             return
@@ -103,12 +103,12 @@ class Freeing:
         self.waits_for, self.hint = first.verdict, first.next_step
 
     def refuse(self, refusal: TiersnapError) -> None:
-        """Set the end REFUSED with an error that forbids publishing uploaded segments."""
+        """Set `end` to REFUSED with an error that forbids publishing uploaded segments."""
         self.end, self.reason, self.hint = End.REFUSED, refusal.message, refusal.hint
         self.refusal = refusal
 
     def interrupt(self, error: TiersnapError) -> None:
-        """Set the end after an error that ended the run. The error itself carries the hint."""
+        """Set `end` after an error that stopped the run. The error itself has the hint."""
         if self.end is End.PLANNED and self.is_published:
             self.end, self.reason = End.UNWATCHED, error.message
         elif self.end in (End.PLANNED, End.RESTART) and not self.is_published:
@@ -117,7 +117,7 @@ class Freeing:
 
     @property
     def problem(self) -> Problem | None:
-        """Return why the partition is not freed; None if it is freed, or if a plan would free it."""
+        """Return why the partition remains stuck; None if its copy task continues, or would continue after --apply."""
         if self.end is End.REFUSED:
             return self.refusal
         return _PROBLEMS.get(self.end)
@@ -128,7 +128,7 @@ class Freeing:
         self.next_offset = self._end_of(plan, TO_BE_TOLD | KNOWN_TO_BROKERS)
 
     def skip_freed_by_others(self, plan: PublishPlan) -> None:
-        """Set the counts of a partition that a new leader, a restart or another run freed: nothing is published."""
+        """Set the counts of a partition that is not published, because its copy task continues without this run."""
         self.publish, self.next_offset = 0, self._end_of(plan, KNOWN_TO_BROKERS)
         if self.end is End.RESTART:
             self.end, self.reason, self.hint = (
@@ -138,14 +138,14 @@ class Freeing:
             )
 
     def _must_look(self, plan: PublishPlan | None) -> bool:
-        """Return whether the copy task may not have read the records of published segments."""
+        """Return whether the copy task may not yet have read the records of published segments."""
         is_done = plan is not None and self._end_of(plan, KNOWN_TO_BROKERS) > self.stuck.next_offset
         return is_done or self.stuck.has_not_looked
 
     def _end_of(self, plan: PublishPlan, actions: Collection[PublishAction]) -> int:
-        """Return the exclusive end of the remote log, given a plan's segments with these actions.
+        """Return the exclusive end of the remote log with the segments of a plan that have one of these actions.
 
-        Segments that were known when the partition was found stuck count in `stuck.next_offset`.
+        Segments that had a record when the partition was found stuck are included in `stuck.next_offset`.
         """
         end = self.stuck.next_offset
         for each in plan.segments:
@@ -162,7 +162,7 @@ class Freeing:
         return Watched(self.stuck.partition, self.next_offset, frozenset(cache.segments(self.stuck.partition)))
 
     def conclude(self, progress: CopyProgress) -> None:
-        """Set the end from the progress of the copy task. FAILING changes nothing."""
+        """Set `end` from the progress of the copy task. FAILING changes nothing."""
         if progress is CopyProgress.STUCK_AHEAD:
             self.end, self.reason = (
                 End.STUCK_AHEAD,

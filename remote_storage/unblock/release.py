@@ -1,7 +1,7 @@
-"""Free stuck partitions after the upload: disable copying, publish, enable copying, and watch the copy tasks.
+"""Let stuck copy tasks continue after the upload: disable copying, publish, enable copying, and watch the copy tasks.
 
-Segments are published while copying is disabled. The records are read again before that, because a restart, a new
-leader or another run may have freed the copy task. So no offsets become visible twice.
+Segments are published while copying is disabled. The records are read again before the publication, because a copy task
+may have continued after a restart, with a new leader or through another run. So no offsets become visible twice.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Plans = Mapping[TopicPartition, PublishPlan]
 
 @dataclass
 class ReleaseTopics:
-    """Frees the stuck partitions, topic by topic."""
+    """Lets the copy tasks of stuck partitions continue, topic by topic."""
 
     cluster: Cluster
     metadata_topic: MetadataTopic
@@ -56,7 +56,7 @@ class ReleaseTopics:
         disabled copying of a topic, its partitions are refused.
 
         Raises:
-            UnblockHeldError: another run holds a topic, and did not end within the time of a normal run.
+            UnblockHeldError: another run holds a topic for longer than a run normally takes.
         """
         for topic in sorted({each.name[0] for each in self.freeings}):
             try:
@@ -94,11 +94,11 @@ class ReleaseTopics:
     def run(self, plans: Plans) -> None:
         """Publish the plans while copying is disabled, and watch until the copy tasks continue.
 
-        If the cluster refuses to disable copying, the plans are published without that.
+        If the cluster refuses to disable copying, the plans are published while copying is enabled.
 
         Raises:
             StillStuckError: copy tasks still fail at published segments. Saved configs of their topics are kept.
-            UnblockHeldError: another run holds a topic, and did not end within the time of a normal run.
+            UnblockHeldError: another run holds a topic for longer than a run normally takes.
             SettingsAsideError: a broker refuses the saved configs of a topic. The saved configs are kept.
         """
         self._publish(self._with_end(End.RESTART, self.freeings), plans)

@@ -1,4 +1,4 @@
-"""Free stuck partitions: find them, upload their segments, and release them with release.py."""
+"""Find partitions with a stuck copy task, upload their segments, and let the copy tasks continue (release.py)."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ class Unblock:
             ClusterRefusedError, MetadataTopicCompactedError: brokers would refuse records of tiersnap.
             WrongClusterError: a log directory is from another cluster.
             WrongPlaceError, UnprovenPlaceError: brokers may read another remote location.
-            UnblockHeldError: another run holds a topic, and did not end within the time of a normal run.
+            UnblockHeldError: another run holds a topic for longer than a run normally takes.
         """
         check_cluster_of(self.cluster, self.log_dirs)
         names = sorted(partitions_of(starmap(NamedLogDir, self.log_dirs.items()), self.topic))

@@ -140,7 +140,7 @@ class StoredSnapshots:
         return None
 
     def _put_if_absent(self, partition: TopicIdPartition, snapshot: SnapshotObject) -> _There | None:
-        """Write the snapshot if no object exists and return None. Otherwise read and return the existing object.
+        """Write the snapshot and return None if no object exists. Otherwise read and return the existing object.
 
         The existing bytes are read, because S3 keeps the checksum of the upload even if the bytes rot later.
         """

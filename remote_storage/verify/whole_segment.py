@@ -364,9 +364,9 @@ def _of_faults(faults: Sequence[str]) -> Told:
 
 
 def _by_itself(copy: RemoteSegment, entries: np.ndarray) -> Told:
-    """Return the verdict of a snapshot without a source to compare.
+    """Return the verdict of a snapshot that cannot be compared with any source.
 
-    Its offsets must be below the end of its segment.
+    The offsets of its producers must be below the end of its segment.
     """
     reached = int(max(entries[name].max(initial=-1) for name in ("last_offset", "current_txn_first_offset")))
     if reached >= copy.end_offset:
