@@ -59,7 +59,7 @@ T = TypeVar("T")
 class Cluster:
     """Requests to one cluster. The first request connects.
 
-    All methods raise BrokerUnavailableError if no broker answers, and ClusterRefusedError if a broker refuses.
+    All methods raise BrokerUnavailableError if no broker answers, and ClusterRefusedError if a broker refuses them.
 
     Raises:
         MissingExtraError: confluent-kafka is not installed.
@@ -143,7 +143,7 @@ class Cluster:
     def absent(self, names: Iterable[str]) -> frozenset[str]:
         """Return the `names` of topics that certainly do not exist.
 
-        A topic that this user may not describe is never certain.
+        Topics that this user may not describe are not returned, because they may exist.
         """
         from confluent_kafka import KafkaError
 
@@ -230,7 +230,7 @@ class Cluster:
     def log_offsets(self, partitions: Iterable[tuple[str, int]]) -> dict[tuple[str, int], tuple[int, int]]:
         """Return (log start offset, log end offset) of each partition.
 
-        The start includes remote segments; the end is exclusive.
+        The start may be in a remote segment; the end is exclusive.
         """
         from confluent_kafka.admin import OffsetSpec
 
@@ -250,9 +250,9 @@ class Cluster:
         return {number: (leaders.get(number, -1), _epoch_of(info)) for (_, number), info in found.items()}
 
     def log_starts(self, leaders: Mapping[TopicIdPartition, int]) -> dict[TopicIdPartition, int]:
-        """Return the log start offset of each partition with a leader, including remote segments.
+        """Return the log start offset of each partition that has a leader. The offset may be in a remote segment.
 
-        -1 in `leaders` means none.
+        In `leaders`, -1 means that the partition has no leader.
         """
         led = {(each.topic, each.partition): each for each, leader in leaders.items() if leader >= 0}
         return {led[at]: start for at, (start, _) in self.log_offsets(led).items()}
@@ -268,7 +268,7 @@ class Cluster:
 
         The end is exclusive.
 
-        Like a consumer, the call waits while brokers restart or elect leaders, up to SECONDS.
+        Like a consumer, the call waits while brokers restart or leaders are elected, for at most SECONDS.
         """
         wanted = list(product([topic], numbers))
         deadline, is_stale = time.monotonic() + SECONDS, False

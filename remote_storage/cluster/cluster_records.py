@@ -62,7 +62,7 @@ class ClusterRecords:
     def _with_absent(
         self, found: Mapping[TopicIdPartition, KnownPartition], topics: Mapping[str, Topic]
     ) -> dict[TopicIdPartition, KnownPartition]:
-        """Return the partitions with `is_absent` set if the cluster certainly does not have their topic id.
+        """Return the partitions. `is_absent` is True for those whose topic id the cluster certainly does not have.
 
         Only partitions with undeleted segments are checked.
         """
@@ -76,7 +76,7 @@ def certainly_gone(
 ) -> set[TopicIdPartition]:
     """Return the partitions whose topic id the cluster certainly does not have.
 
-    Topics hidden from this user are not included.
+    Topics that this user may not describe are not included.
 
     Args:
         topics: the partitions' topics that this user may describe, by name.
@@ -105,7 +105,8 @@ def read_published(
     """Return the newest state of every remote segment of these partitions in the cluster's records, by segment id.
 
     Args:
-        unpublished: if True, return no segments for a topic that the cluster does not have; if False, raise.
+        unpublished: if True, return no segments for a topic that the cluster does not have. If False, raise
+            UnknownToClusterError.
 
     Raises:
         UnknownToClusterError: the cluster has no topic of that name, or its topic has another id.

@@ -71,7 +71,7 @@ def blind_attempts(cache: MetadataCache, partition: TopicIdPartition) -> list[Re
 
 
 def has_unended(cache: MetadataCache, partition: TopicIdPartition) -> bool:
-    """Return whether there are at least STUCK_AFTER unended copy attempts, so that the copy task may be stuck."""
+    """Return whether there are at least STUCK_AFTER unfinished copy attempts, so that the copy task may be stuck."""
     return len(list(cache.attempts(partition))) >= STUCK_AFTER
 
 
@@ -84,7 +84,7 @@ def suspected(cache: MetadataCache, partition: TopicIdPartition, next_offset: in
 
 
 def quiet_seconds(cluster: Cluster, leaders: Iterable[int], intervals: int = 2) -> float:
-    """Return the seconds without a new attempt after which a copy task is quiet.
+    """Return the number of seconds without a new attempt after which a copy task counts as quiet.
 
     The result is `intervals` task intervals of the slowest leader, plus a margin.
     """

@@ -97,7 +97,7 @@ def ask_about_log_dirs(
 
 
 def copy_lag(settings: Mapping[str, TopicConfig]) -> CopyLag:
-    """Return the copy lag of a topic by its configs, 0 before Kafka 4.4.
+    """Return the copy lag from a topic's configs. Before Kafka 4.4, the lag is 0.
 
     Follows LogConfig.remoteCopyLagMs and LogConfig.remoteCopyLagBytes.
     """

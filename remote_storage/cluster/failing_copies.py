@@ -1,6 +1,6 @@
 """Find the copy tasks that fail again and again.
 
-The records of all partitions raise suspicions, and watching decides.
+The records of all partitions show which copy tasks are suspected. These are then watched.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def find_failing(
 
 
 def _may_fail(records: MetadataCache, partition: TopicIdPartition, now: int) -> bool:
-    """Return whether the copy task of a partition may be failing: it has unended attempts, and one of them is recent.
+    """Return whether a copy task may be failing, because it has unfinished attempts, and one of them is recent.
 
     Records of old attempts stay in the topic. A failing task begins a new attempt within HUNG_AFTER_MS.
     """

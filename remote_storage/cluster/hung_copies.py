@@ -1,9 +1,9 @@
 """Find copies that never end, because the storage manager of a copy task does not return (Aiven plugin issue 820).
 
-A broker reports no error for a hung copy, and no metric distinguishes it from a slow copy. The records do. A leader's
-copy task copies the segments of a partition one after the other, and begins each with COPY_SEGMENT_STARTED. A copy
-hangs if its leader began it long ago at the next offset to copy, and has begun or finished no segment since then. If an
-attempt timed out or its leader died, other attempts follow it.
+A broker reports no error for a hung copy, and no metric distinguishes it from a slow copy. Only the records show it. A
+leader's copy task copies the segments of a partition one after the other, and begins each with COPY_SEGMENT_STARTED. A
+copy hangs if its leader began it long ago at the next offset to copy, and has begun or finished no segment since then.
+An attempt that timed out or whose leader died is not taken for a hung copy, because other attempts follow it.
 
 The age of a copy is measured by this host's clock, or by the newest record of its broker if that is later. If this
 host's clock is behind, a hung copy is still found while its broker copies other partitions. If the clock is ahead,
@@ -41,7 +41,7 @@ _FINISHED, _STARTED = SegmentState.COPY_SEGMENT_FINISHED, SegmentState.COPY_SEGM
 
 @dataclass(frozen=True, slots=True)
 class HungLimit:
-    """The limit after which a copy hangs: `after`, but at least ten times the partition's usual duration.
+    """The age above which a copy counts as hung: `after`, but at least ten times the partition's usual duration.
 
     Times are in ms.
     """
@@ -50,7 +50,7 @@ class HungLimit:
     after: int = HUNG_AFTER_MS
 
     def is_passed(self, age: int, usual: int | None) -> bool:
-        """Return whether a copy of this age (ms) hangs.
+        """Return whether a copy of this age (ms) counts as hung.
 
         `usual` is the usual duration in ms, None if no copy was finished.
         """
@@ -91,12 +91,12 @@ class HungCopy:
 def hung_copy(
     cache: MetadataCache, partition: TopicIdPartition, leader: int, next_offset: int | None, limit: HungLimit
 ) -> HungCopy | None:
-    """Return the hung copy of a partition by its records, or None.
+    """Return the hung copy that the records of a partition show, or None.
 
     Args:
         leader: id of the broker that leads the partition now.
-        next_offset: first offset that remote storage lacks, by the leader's epochs. None means unknown: the newest
-            begun copy then counts as the next one.
+        next_offset: first offset that remote storage lacks, according to the leader's epochs. If it is unknown (None),
+            the newest copy attempt is assumed to be at this offset.
     """
     known = _of_brokers(cache, partition)
     begun = [each for each in known if each.state is _STARTED and each.broker_id == leader]
@@ -135,11 +135,11 @@ def _has_later(cache: MetadataCache, partition: TopicIdPartition, place: int) ->
 
 
 def copied_twice(cache: MetadataCache, partition: TopicIdPartition) -> Iterator[tuple[str, str]]:
-    """Yield pairs of finished segments with the same records: the unread id, and the id that brokers read.
+    """Yield the ids of two finished segments with the same offsets and leader epochs. Brokers read only the second.
 
     A hung attempt that finishes after another attempt copied the segment leaves such a pair. Segments with equal
-    offsets and different leader epochs are no pair: two leaders wrote them around an unclean election, and brokers read
-    both.
+    offsets and different leader epochs are not a pair. Two leaders wrote them around an unclean election, and brokers
+    read both.
     """
     by_records: dict[tuple[int, int, LeaderEpochs], list[RemoteLogSegmentMetadata]] = {}
     for each in cache.in_state(partition, _FINISHED):
@@ -216,7 +216,7 @@ def find_hung(
 
 
 def _by_its_clock(cache: MetadataCache, limit: HungLimit) -> Callable[[int], HungLimit]:
-    """Return a function that maps a broker id to a limit. Its time is not before the newest record of that broker."""
+    """Return a function from broker id to limit. The limit's `now` is not before the newest record of that broker."""
     newest: dict[int, int] = {}
     for partition in cache.partitions():
         for each in cache.segments(partition).values():
@@ -227,7 +227,7 @@ def _by_its_clock(cache: MetadataCache, limit: HungLimit) -> Callable[[int], Hun
 def remote_end(
     cache: MetadataCache, lineage: Lineage, partition: TopicIdPartition, leader: int, log_start_offset: int
 ) -> int:
-    """Return the next offset to copy, by the records and the leader's epochs. See `first_offset_missing`.
+    """Return the next offset to copy, from the records and the leader's epochs. See `first_offset_missing`.
 
     If the epochs are unknown, all finished segments count as segments of this log.
     """

@@ -59,7 +59,7 @@ def can_speak(properties: Mapping[str, str]) -> bool:
 
 
 class RawConnection:
-    """A connection to one broker, and a context that closes it.
+    """A connection to one broker, and a context manager that closes it.
 
     If the broker closed the connection, a request reconnects once.
 
@@ -194,7 +194,7 @@ def dirs_for_epochs(cluster: Cluster, log_dirs: Iterable[str]) -> Sequence[str]:
 def open_lineage(cluster: Cluster, log_dirs: Iterable[str]) -> Iterator[Lineage]:
     """Yield a lineage that reads the given log directories. If there are none, the lineage asks the leaders.
 
-    At the end of the block all connections are closed. The lineage raises UnknownTopicError if no log directory has the
+    The end of the `with` block closes all connections. The lineage raises UnknownTopicError if no log directory has the
     partition, or if its topic id differs. It raises LeaderEpochLineageError if the leader-epoch-checkpoint lost epochs,
     or if the leaders cannot be asked.
     """

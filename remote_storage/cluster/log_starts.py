@@ -24,7 +24,8 @@ _T = TypeVar("_T")
 def located(cluster: Cluster | None, partitions: Iterable[tuple[_T, Partition]]) -> Iterator[tuple[_T, Partition]]:
     """Yield the partitions, with the leader's log start offset if `snapshot.log.log_start.with_leaders` uses it.
 
-    A partition that may use the leader's offset needs two requests, and its topic needs one. All others need none.
+    Each partition that may use the leader's offset needs two requests, and each of their topics needs one. Other
+    partitions need no request.
 
     Raises:
         BrokerUnavailableError: the cluster does not answer.

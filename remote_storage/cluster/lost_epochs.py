@@ -70,7 +70,7 @@ def find_lost_epochs(
 
 
 def _is_lacking(partition: Partition, segment: Segment) -> bool:
-    """Return whether a closed segment ends before the first leader epoch in the checkpoint."""
+    """Return whether a segment is closed, and the checkpoint has no leader epoch for its offsets."""
     from tiersnap.snapshot.replay.examine import has_leader_epoch  # with numpy
 
     if segment.next_base_offset is None:
@@ -80,7 +80,10 @@ def _is_lacking(partition: Partition, segment: Segment) -> bool:
 
 
 def _remote_end(records: MetadataCache, name: TopicIdPartition, partition: Partition) -> int:
-    """Return the next offset to copy: the end of the finished segments with an epoch in the checkpoint, else 0."""
+    """Return the next offset to copy: the exclusive end of all finished segments with an epoch in the checkpoint.
+
+    Return 0 if there are none.
+    """
     left = _epochs_left(partition)
     end = 0
     for each in records.in_state(name, SegmentState.COPY_SEGMENT_FINISHED):

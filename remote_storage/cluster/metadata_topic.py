@@ -1,8 +1,8 @@
 """Read `__remote_log_metadata` of a cluster to its end, repeatedly, and write records to it in order.
 
-All records of a user partition are in one partition of this topic. Its number depends on the topic's partition count,
-so tiersnap asks the cluster for the count. Only brokers create the topic. If the topic does not exist, tiersnap writes
-nothing.
+All records of a user partition are in one partition of this topic. The number of that partition depends on the topic's
+partition count, so tiersnap asks the cluster for the count. Only brokers create the topic. If the topic does not exist,
+tiersnap writes nothing.
 
 Each record that tiersnap writes has the record header `tiersnap`: "1". Brokers ignore headers
 (org.apache.kafka.server.log.remote.metadata.storage.ConsumerTask). With this header, tiersnap distinguishes segments
@@ -114,16 +114,16 @@ class MetadataTopic:
     def read_all(self, *, newest: int | None = None) -> MetadataReader:
         """Return a reader of all metadata partitions.
 
-        If `newest` is given, only that many records at each end are read.
+        If `newest` is given, only that many records at the end of each partition are read.
         """
         return MetadataReader(self._cluster, set(range(self.partition_count)), newest=newest)
 
     def publish(self, records: Iterable[tuple[TopicIdPartition, MetadataRecord]]) -> int:
         """Write records in the given order within each metadata partition.
 
-        Return their number after all are acknowledged.
+        Return the number of records after all are acknowledged.
 
-        If the process is killed, each metadata partition has the first of its records, without gaps.
+        If the process is killed, later records may be missing from a metadata partition, but there are no gaps.
 
         Raises:
             DeliveryFailedError: a record was not acknowledged. Later records were not sent.
@@ -136,9 +136,9 @@ class MetadataTopic:
 
 
 class MetadataReader:
-    """A reader of some metadata partitions, and a context that closes its consumer.
+    """A reader of some metadata partitions, and a context manager that closes its consumer.
 
-    If `newest` is given, it begins that many records before the end of each partition, and misses older records.
+    If `newest` is given, the reader begins that many records before the end of each partition, and skips older records.
     """
 
     def __init__(self, cluster: Cluster, metadata_partitions: set[int], *, newest: int | None = None) -> None:
@@ -244,7 +244,7 @@ class Publication:
         )
 
     def send(self, records: Iterable[tuple[int, bytes]]) -> int:
-        """Send (metadata partition, value) pairs. Return their number after all were acknowledged."""
+        """Send (metadata partition, value) pairs. Return the number of records after all were acknowledged."""
         sent = 0
         for partition, value in records:
             self._produce(partition, value)

@@ -6,7 +6,7 @@ only about transactions.
 """
 
 NO_CONNECTION = frozenset({"_ALL_BROKERS_DOWN", "_TRANSPORT", "_TIMED_OUT", "_TIMED_OUT_QUEUE", "_RESOLVE"})
-"""Errors if no broker answers. The client's error callback has received the reason before."""
+"""Errors if no broker answers. The client's error callback received the reason earlier."""
 
 NO_GROUP = "GROUP_AUTHORIZATION_FAILED"
 """Error if this user may not use the consumer group. tiersnap's consumers do not need the group."""

@@ -38,8 +38,8 @@ class StuckPartition:
             copying was not disabled and enabled after the publication.
         fails_at: start offsets of unfinished attempts; empty if the copy task may be healthy.
         seen: ids of all segments in the records when the partition was found stuck.
-        hung: the hung copy, or None. A partition with a hung copy lacks nothing: its copy task continues after a
-            restart.
+        hung: the hung copy, or None. A partition with a hung copy needs no upload, because its copy task continues
+            after a restart of the broker.
     """
 
     partition: TopicIdPartition
@@ -54,8 +54,8 @@ class StuckPartition:
     def is_at_work(self, cache: MetadataCache) -> bool:
         """Return whether a broker copies this partition now. If so, no segment of the partition may be published.
 
-        A stuck copy task begins the same segment again, and finishes none. A copy task that a restart, a new leader or
-        another run has freed begins or finishes another segment.
+        A stuck copy task begins the same segment again, and finishes none. If the copy task continues, for example
+        after a restart or with a new leader, it begins or finishes another segment.
         """
         if not self.fails_at:
             return True
@@ -146,7 +146,7 @@ def find_stuck(
 def _suspects(
     cache: MetadataCache, candidates: Iterable[TopicIdPartition], end_of: Callable[[TopicIdPartition], int]
 ) -> Iterator[Watched]:
-    """Yield the partitions whose unended attempts raise a suspicion.
+    """Yield the partitions whose unfinished copy attempts show that the copy task may be stuck.
 
     `end_of` is called only for partitions with attempts.
     """
@@ -165,7 +165,7 @@ def _failing(
     suspects: Sequence[Watched],
     talk: Callable[[str], None],
 ) -> dict[TopicIdPartition, CopyProgress]:
-    """Watch the suspects, and return those whose copy task fails, with the progress (FAILING or STUCK_AHEAD)."""
+    """Watch `suspects`. Return the partitions whose copy task fails, with the progress (FAILING or STUCK_AHEAD)."""
     if not suspects:
         return {}
     # The copy task must begin two attempts, and one may have begun just now.

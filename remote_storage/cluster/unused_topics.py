@@ -18,7 +18,7 @@ from tiersnap.snapshot.errors import CorruptDataError
 
 
 def find_unused(store: ObjectStore, cluster: Cluster) -> list[UnusedTopic]:
-    """Return the topics that have segments here and certainly do not exist in the cluster, by name and id.
+    """Return the topics that have segments here and certainly do not exist in the cluster, sorted by name and id.
 
     A topic is left out if one of its `cluster.json` objects names another cluster or cannot be read. The search needs
     two listings. Each candidate needs one more listing, and a read of each of its `cluster.json` objects.

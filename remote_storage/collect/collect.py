@@ -41,7 +41,7 @@ class Collected:
 
     Attributes:
         plan: None if planning failed, or if the folder was deleted after the listing.
-        error: the reason why the listing was not replaced; None if the listing equals the disk.
+        error: the reason why the listing was not replaced; None if the listing matches the log directory.
     """
 
     folder: str

@@ -94,7 +94,7 @@ class CollectedFolder:
             self.store.delete([f"{partition}/{name}" for name in sorted(names)])
 
     def delete_partition(self, partition: str) -> bool:
-        """Delete a partition's listing and then its objects. Return whether all were deleted.
+        """Delete a partition's listing and then its objects. Return whether all of these were deleted.
 
         Objects with other names than `collect` uses are kept.
         """

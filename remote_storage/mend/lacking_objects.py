@@ -84,8 +84,8 @@ def put_lacking(
     """Put the objects that a segment lacks, and check that the segment is complete.
 
     Args:
-        check_known: raises if brokers no longer know the segment; called before the object that makes the segment
-            visible.
+        check_known: raises an error if brokers no longer know the segment. It is called before the object is put that
+            makes the segment visible.
         made: receives the keys of the objects that this call created.
 
     Raises:
@@ -227,7 +227,7 @@ def _check_places(record: RemoteLogSegmentMetadata, stored: RsmManifest, content
 
 
 def _is_place_of(content: bytes | None, place: tuple[int, int] | None, position: int) -> bool:
-    """Return whether an index fits a position (byte, bytes). A missing index fits None and a position of 0 bytes."""
+    """Return whether an index fits a place (byte, bytes). A missing index fits None, and a place with 0 bytes."""
     if content is None:
         return place is None or place[1] == 0
     return place == (position, len(content))

@@ -65,7 +65,7 @@ class RemoteLogs:
         return local is not None and local.segment_of(record) is not None
 
     def verify(self, partition: TopicIdPartition, depth: CheckDepth) -> dict[str, str]:
-        """Verify a partition. Return the wrong segments: segment id -> reason.
+        """Verify a partition. Return the reasons why segments are wrong, by segment id.
 
         Raises:
             TiersnapError: remote storage does not answer, or refuses a request.
@@ -82,7 +82,7 @@ class RemoteLogs:
         return ReadWhole(self._check(partition, CheckDepth.FULL))
 
     def find_doubts(self, partition: TopicIdPartition, ids: Collection[str]) -> dict[str, str]:
-        """Read segments before they are published. Return the wrong ones: segment id -> reason.
+        """Read segments before they are published. Return the reasons why segments are wrong, by segment id.
 
         Raises:
             TiersnapError: remote storage does not answer, or refuses a request.
@@ -98,7 +98,7 @@ class RemoteLogs:
     def right_segments(
         self, partition: TopicIdPartition, records: Iterable[RemoteLogSegmentMetadata], wrong: Collection[str] = ()
     ) -> Iterator[RightSegments]:
-        """Yield the right content of segments of a partition. Its files are deleted at the end of the block.
+        """Yield the right content of segments of a partition. The end of the `with` block deletes its temporary files.
 
         Args:
             records: the segments that the caller may ask for.
@@ -126,7 +126,7 @@ class RemoteLogs:
             )
 
     def _complete(self, listed: Iterable[SegmentObjects]) -> list[RemoteSegment]:
-        """Return the complete segments among listed ones."""
+        """Return the complete segments among `listed`."""
         have_all = [each for each in listed if not each.missing]
         found = in_parallel(partial(read_segment, self.store), have_all)
         return [each for each in found if isinstance(each, RemoteSegment)]
@@ -164,7 +164,7 @@ class MakeAgain:
     apply: bool
 
     def each(self, missing: Iterable[Mending]) -> Iterator[Mending]:
-        """Mend the segments that --from did not bring back, partition by partition. Continue after a failure."""
+        """Mend the segments that --from did not restore, partition by partition. Continue after a failure."""
         for partition, group in groupby(missing, key=lambda each: each.metadata.id.topic_id_partition):
             of_one = sorted(group, key=lambda each: each.metadata.start_offset)
             if any(_is_left(each) for each in of_one):
@@ -242,7 +242,7 @@ def _not_reached(mending: Mending, error: TiersnapError) -> Mending:
 
 
 def _first(mending: Mending, error: TiersnapError) -> TiersnapError:
-    """Return the error to report: `error` if it is transient, else the known error about --from if there is one."""
+    """Return the error to report: `error` if it is transient, else the earlier error about --from if there is one."""
     if isinstance(error, TransientError):
         return error
     return mending.error or error

@@ -42,7 +42,7 @@ class MendRequest:
         log_dirs: log directories of leaders with the leader epochs, used if this client cannot ask leaders.
         delete_bad: whether to delete segments that brokers no longer read because they are wrong or were copied twice.
             A partition with such segments is verified to the depth full.
-        allow_plaintext: whether to write plain text also beside segments that the plugin encrypted.
+        allow_plaintext: whether to write plain text even beside segments that the plugin encrypted.
         apply: whether to write.
     """
 

@@ -1,4 +1,4 @@
-"""Choose the segments that `mend` replaces and those that it may delete, by the records that brokers know.
+"""Choose from the cluster's records the segments that `mend` replaces, and the segments that it may delete.
 
 All functions are pure. tests/broker/test_remote_index.py compares them and segments_to_publish with Kafka's own cache.
 """

@@ -1,8 +1,8 @@
 """Put objects of published segments back under the keys that brokers read.
 
-Segment ids and records do not change: brokers find the objects as soon as they exist. In the same layout, objects are
-copied unchanged. In the other layout, the uploader builds them from the segment. No object is overwritten. The object
-that makes a segment visible is put last, and only if brokers still know the segment. If brokers have deleted the
+Segment ids and records do not change: brokers find the objects as soon as they exist. If the source has the same
+layout, objects are copied unchanged. Otherwise the uploader builds them from the segment. No object is overwritten. The
+object that makes a segment visible is put last, and only if brokers still know the segment. If brokers have deleted the
 segment, the objects are deleted again. Objects that a failed or killed run put are kept, and the next run continues.
 
 Each segment is first fetched to this host, read fully and compared. Then the same bytes are put.

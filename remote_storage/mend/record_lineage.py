@@ -12,7 +12,7 @@ def lineage_of_record(record: RemoteLogSegmentMetadata, lineage: LeaderEpochs, l
 
     Args:
         lineage: current lineage of the partition. A later leader may have truncated the log below the segment.
-        log_start: log start offset, including remote segments.
+        log_start: log start offset, which may be in a remote segment.
 
     Raises:
         NotRebuiltError: the epochs below the segment are unknown, or contradict its record.

@@ -78,7 +78,7 @@ class ReplaceWrong:
     ) -> list[Mending]:
         """Replace segments of one partition in ascending offsets, and publish each one before the next upload.
 
-        A segment that may not be published now is tried again after each published one, which may hide it from brokers.
+        If a segment cannot be replaced now, try it again after each other replacement, while brokers still read it.
 
         Args:
             wrong: ids of all segments of the partition that are wrong or lack objects.
@@ -112,8 +112,8 @@ class ReplaceWrong:
     ) -> TierJob:
         """Return the job that uploads right segments. Only segments that brokers read count as uploaded.
 
-        An unfinished attempt of a broker may be damaged. tiersnap does not publish its own segments after the brokers'
-        last one, so they do not count either.
+        An unfinished attempt of a broker may be damaged. Segments of tiersnap above the brokers' last segment do not
+        count either, because `mend` does not publish them.
         """
         read = ids_of_metadata(self.reader.cache.in_state(partition, _FINISHED))
         replaced = (ids_of_metadata(ours) - read).union(wrong)
@@ -122,7 +122,7 @@ class ReplaceWrong:
     def _with_unread(self, waiting: Mapping[str, Mending], ended: Mapping[str, Mending]) -> list[Mending]:
         """Return all segments with their outcomes.
 
-        Segments without one are mended: brokers read replacements instead.
+        A segment without an outcome in `ended` counts as mended, because brokers read replacements instead.
         """
         outcome = MendOutcome.PLANNED
         if self.apply:
@@ -132,7 +132,7 @@ class ReplaceWrong:
     def _read_ours(
         self, partition: TopicIdPartition, planned: Sequence[Mending], wrong: Collection[str]
     ) -> tuple[list[RemoteLogSegmentMetadata], Collection[str]]:
-        """Return the complete unpublished segments that share offsets with wrong ones, and the wrong ids among them."""
+        """Return the right unpublished segments that share offsets with `planned`, and the ids of wrong ones."""
         replaced = [each.metadata for each in planned]
         known = self.reader.cache.segments(partition).keys() | set(wrong)
         ours = _overlapping(finished_of(self.logs.location, partition), replaced, known)
@@ -144,7 +144,7 @@ class ReplaceWrong:
     ) -> RemoteIndex:
         """Publish tiersnap's segments `ours`, which were read fully. Return the brokers' index after the publication.
 
-        Segments above the brokers' last segment are left out, because the copy task continues there.
+        Segments above the brokers' last segment are not published, because the copy task continues there.
         """
         index = self.reader.cache.index(partition)
         end = max(each.end_offset for each in index.finished())
@@ -163,7 +163,7 @@ class ReplaceWrong:
         return index
 
     def _judged(self, mending: Mending, segment_id: str, wrong: Collection[str]) -> Mending:
-        """Return the segment with an error if no segment with id `segment_id` may be published to replace it."""
+        """Return the segment. Add an error if its replacement with the id `segment_id` may not be published."""
         return _as_planned(mending, self._plan([_renamed(mending.metadata, segment_id)], wrong), segment_id)
 
     def _replaced(self, planned: Mending, right: RightSegments, job: TierJob) -> Mending:
@@ -220,7 +220,7 @@ class ReplaceWrong:
 
 
 def check_complete(location: RemoteLocation, partition: TopicIdPartition, wrong_id: str, right_id: str) -> None:
-    """Check that the right segment is still complete, before the wrong one is hidden or deleted.
+    """Check that the right segment is still complete, before it replaces the wrong one.
 
     Raises:
         TransientError: the right segment lost an object.

@@ -1,7 +1,7 @@
 """Build right remote segments, as `tier` would upload them, from a local log or from remaining remote objects.
 
-The producer snapshot is the fold of the local log. Without a local log, it is the state at the start of the segment (by
-the rule of remote_log.remote_state) combined with the fold of the segment. Wrong segments are never used.
+The producer snapshot comes from the replay of the local log. Without a local log, the segment is replayed from the
+producer state at its start, which is found by the rule of remote_log.remote_state. Wrong segments are never used.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class RightSegments:
     Attributes:
         listed: the objects of each remote segment, by segment id.
         lineage: leader epochs of the partition; empty if they are unknown.
-        log_start: log start offset, including remote segments.
+        log_start: log start offset, which may be in a remote segment.
         wrong: ids of segments whose snapshots are not trusted.
         ends: exclusive end offsets of the segments that the caller may ask for.
         stored: logs of the partition's remote segments.
@@ -96,7 +96,7 @@ class RightSegments:
 
     @contextmanager
     def of(self, record: RemoteLogSegmentMetadata, *, prefers_local: bool) -> Iterator[PlannedSegment]:
-        """Yield the segment of a record as `tier` would upload it. Its files are deleted at the end of the block.
+        """Yield the segment of a record as `tier` would upload it. The end of the `with` block deletes its files.
 
         Args:
             prefers_local: whether to use the log of this host even if remote storage has a log.
@@ -170,7 +170,7 @@ class RightSegments:
         return stored_copy(self.location.store, record, there)
 
     def _source(self, record: RemoteLogSegmentMetadata, own: RemoteSegment | None, *, replaces: bool) -> RemoteSegment:
-        """Return the remote segment whose log is used: the segment itself, or another one with the same records.
+        """Return the remote segment whose log is used: the segment itself, or another one with the same batches.
 
         Args:
             replaces: whether the segment gets a new id. If so, an undamaged log of another segment is preferred to its
@@ -264,7 +264,7 @@ class RightSegments:
             raise not_rebuilt(record, f"its snapshot in remote storage contradicts the log in LOGDIR: {says}")
 
     def _agreements(self, copies: Iterable[RemoteSegment]) -> Iterator[bool]:
-        """Yield whether the batches are the same, for each remote segment that the local log has, too."""
+        """Yield for each of `copies` that the local log also has, whether the batches are the same."""
         for each in copies:
             known = self._local_digests.get(each.start_offset)
             if known is None or self._local.segment_of(each.metadata) is None:
@@ -304,7 +304,7 @@ class RightSegments:
         return tuple((producer, first) for producer, first in opened), snapshot
 
     def fold_at_end(self, record: RemoteLogSegmentMetadata, runs: Sequence[Run]) -> tuple[np.ndarray, int]:
-        """Return the producers at a segment's end (ENTRY_DTYPE), and the offset at which the folded batches begin."""
+        """Return the producers at a segment's end (ENTRY_DTYPE), and the offset from which batches were replayed."""
         end = record.end_offset + 1
         local = self._local_snapshot(end)
         if local is not None:
@@ -335,7 +335,7 @@ class RightSegments:
             raise not_rebuilt(record, why) from error
 
     def _continued(self, record: RemoteLogSegmentMetadata, before: RemoteState, runs: Sequence[Run]) -> RemoteState:
-        """Combine the state at a segment's start with the fold of the segment.
+        """Return the state at a segment's end: the state at its start, combined with the replay of the segment.
 
         The result is kept as the state at the start of the next segment.
         """

@@ -54,12 +54,12 @@ class Mending:
 def plan_mending(
     source: RemoteLocation, missing: Sequence[MissingSegment], target: RemoteLocation, *, allow_plaintext: bool = True
 ) -> list[Mending]:
-    """Plan the mending of segments that lack objects from `source`. Brokers read `target`.
+    """Plan how to restore missing segments in `target`, which brokers read, from objects in `source`.
 
     Requests: one listing per partition, and one read per segment.
 
     Args:
-        allow_plaintext: whether to write plain text also beside encrypted segments in `target`.
+        allow_plaintext: whether to write plain text even beside encrypted segments in `target`.
     """
     action = MendAction.REBUILD
     if source.layout == target.layout:

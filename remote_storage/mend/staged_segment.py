@@ -106,7 +106,7 @@ class StagedSegment:
 
 @contextmanager
 def staged(source: ObjectStore, found: RemoteSegment) -> Iterator[StagedSegment]:
-    """Fetch all objects of a segment unchanged. They are deleted at the end of the block.
+    """Fetch all objects of a segment unchanged into temporary files. The end of the `with` block deletes them.
 
     Raises:
         CorruptDataError: the bytes of an object contradict its stored checksum, or an object is missing.

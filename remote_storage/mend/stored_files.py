@@ -37,7 +37,10 @@ _OF_BATCHES = (IndexType.OFFSET, IndexType.TIMESTAMP, IndexType.TRANSACTION)
 
 
 def stored_index_files(folder: Path, store: ObjectStore, there: SegmentObjects | None) -> dict[IndexType, SourceFile]:
-    """Fetch the remote indexes of batches into a folder. Return no files if one index is damaged or missing.
+    """Fetch the offset, time and transaction index of a remote segment into a folder.
+
+    Return no files if an index is damaged or missing.
+
 
     The indexes may be wrong, so the caller must compare them with the batches.
 
@@ -58,7 +61,7 @@ def stored_index_files(folder: Path, store: ObjectStore, there: SegmentObjects |
 
 
 def _local_indexes(store: ObjectStore, there: SegmentObjects) -> dict[IndexType, bytes | None]:
-    """Return the indexes of batches in LocalTieredStorage's layout."""
+    """Return the offset, time and transaction index of a segment in LocalTieredStorage's layout."""
     found: dict[IndexType, bytes | None] = {}
     for index in _OF_BATCHES:
         info = there.objects.get(KIND_OF_INDEX[index])
@@ -92,7 +95,7 @@ def stored_entries(store: ObjectStore, there: SegmentObjects) -> np.ndarray | No
 
 
 def index_files(folder: Path, indexes: Mapping[IndexType, bytes | None]) -> dict[IndexType, SourceFile]:
-    """Write the existing indexes of batches into a folder, and return the files.
+    """Write the offset, time and transaction index into a folder, if they exist. Return the files.
 
     Raises:
         UsageError, NoSpaceError: a file cannot be written.

@@ -72,11 +72,11 @@ class StoredLogs:
                 yield RemoteSegment(each, metadata, None if each.is_local else {})
 
     def undamaged_twin(self, record: RemoteLogSegmentMetadata) -> RemoteSegment | None:
-        """Return another remote segment with the same extent and an undamaged log, or None."""
+        """Return another remote segment with the same `extent` and an undamaged log, or None."""
         return next((each for each in self.twins(record) if self.digest(each) is not None), None)
 
     def itself_or_twin(self, record: RemoteLogSegmentMetadata, itself: RemoteSegment) -> RemoteSegment:
-        """Return the segment itself, or a twin if only the segment's own log is damaged."""
+        """Return the segment itself. If its log is damaged and `undamaged_twin` finds another segment, return that."""
         if not self.twins(record) or self.digest(itself) is not None:
             return itself
         return self.undamaged_twin(record) or itself
@@ -106,5 +106,5 @@ class StoredLogs:
 
 
 def extent(record: RemoteLogSegmentMetadata) -> tuple[object, ...]:
-    """Return offsets, leader epochs and size of a record. They are equal for segments with the same batches."""
+    """Return offsets, leader epochs and size of a record. If segments have the same batches, these are equal."""
     return record.start_offset, record.end_offset, record.segment_leader_epochs, record.segment_size

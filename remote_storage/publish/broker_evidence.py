@@ -91,7 +91,7 @@ def _one(broker: BrokerSettings | str, location: RemoteLocation, answers: Sequen
 
 
 def _has_settings(answer: BrokerAnswer, broker: BrokerSettings) -> bool:
-    """Return whether the visible settings in a broker's answer equal those of a file."""
+    """Return whether the visible settings in a broker's answer equal the settings in a server.properties file."""
     values = broker.values
     node = values.get("node.id") or values.get("broker.id")
     shown = str(answer.broker), answer.class_name, answer.log_dirs

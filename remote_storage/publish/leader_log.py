@@ -1,8 +1,8 @@
 """Check by one record that a local log equals the leader's log, before its segments are published.
 
 A clone of a log directory may have the same ids, leader epochs, offsets and sizes as the leader's log. After two logs
-diverge, their records differ in timestamps, keys or values. So tiersnap compares one record after the segments to
-publish. If a running broker of the cluster has locked the log directory, the callers compare no record.
+diverge, their records differ in timestamps, keys or values. So tiersnap compares one record at an offset above the
+segments to publish. Callers skip the comparison if a running broker of the cluster has locked the log directory.
 """
 
 from __future__ import annotations
@@ -91,8 +91,8 @@ class LeaderLog:
 def witness(local: LocalLog, end_offset: int, high_watermark: int) -> LogRecord | None:
     """Return the record of a local log to compare with the leader; None if the log has no record.
 
-    The first record of the segments after `end_offset` is returned if it is below the high watermark. Otherwise the
-    last record before `end_offset` is returned.
+    This is the first record of the segments that begin at or above `end_offset`, if it is below the high watermark.
+    Otherwise it is the last record below `end_offset`.
     """
     first = _first_behind(local, end_offset)
     if first is not None and first.offset < high_watermark:
@@ -133,7 +133,10 @@ def _as_bytes(data: str | bytes | None) -> bytes | None:
 
 
 def _is_of_time(message: Message, timestamp: int) -> bool:
-    """Return whether the timestamp matches. LogAppendTime always matches: a broker sets it for whole batches."""
+    """Return whether the timestamp matches.
+
+    LogAppendTime always matches, because a broker sets it for whole batches.
+    """
     from confluent_kafka import TIMESTAMP_CREATE_TIME
 
     kind, at = message.timestamp()

@@ -1,4 +1,4 @@
-"""Find topics whose copying tiersnap paused: by a killed run, or by a run that still works."""
+"""Find topics whose copying tiersnap paused. The run that paused them was killed, or is still working."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class PausedTopic:
 
     @property
     def is_left(self) -> bool:
-        """Return whether no run is known to resume copying of the topic."""
+        """Return whether copying may stay paused, because no run is known that will resume it."""
         return self.state is not PauseState.AT_WORK
 
     def says(self) -> str:
@@ -43,7 +43,7 @@ class PausedTopic:
 
 
 def find_left_paused(cluster: Cluster, store: ObjectStore | None, topic_ids: Mapping[str, str]) -> list[PausedTopic]:
-    """Return the topics that are still paused, by name.
+    """Return the topics that are still paused, sorted by name.
 
     Args:
         store: the store with the saved configs; None if the remote location is unknown.

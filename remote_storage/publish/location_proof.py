@@ -126,7 +126,7 @@ class LocationVerdict:
 
     @property
     def is_open(self) -> bool:
-        """Return whether a read-back can change the state: nothing decided it, or only missing broker segments did."""
+        """Return whether a read-back can change the state, because at most a missing segment of brokers decided it."""
         return self.decided_by is None or self.is_decided_by(EvidenceKind.BROKER_SEGMENT)
 
     def refuse_contradiction(self) -> None:

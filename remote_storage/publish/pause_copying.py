@@ -9,10 +9,10 @@ tiersnap saves the topic's own configs in remote storage before the pause, and d
 saved_configs.py). SIGINT, SIGTERM and SIGHUP are delayed until copying is enabled again. If the process is killed, the
 next run restores the saved configs first.
 
-Other writers may share the bucket, so saved configs count only if the topic has the mark. The mark is the value MARK of
-`retention.ms`, which only users with the right to alter the topic can set. If another user changes a config during the
-pause, the new value stays. If a broker refuses the saved configs, tiersnap only enables copying, and the error names
-the other configs.
+Other writers may share the bucket, so saved configs are used only if the topic has the mark. The mark is the value MARK
+of `retention.ms`, which only users with the right to alter the topic can set. If another user changes a config during
+the pause, the new value stays. If a broker refuses the saved configs, tiersnap only enables copying, and the error
+names the other configs.
 """
 
 from __future__ import annotations
@@ -139,7 +139,10 @@ def _change_back(cluster: Cluster, topic: str, values: Values) -> None:
 
 
 def _switch_on_alone(cluster: Cluster, saved: SavedConfigs, refused: ClusterRefusedError) -> None:
-    """Restore only `remote.log.copy.disable`, because disks fill without copying. Raise an error about the others."""
+    """Restore only `remote.log.copy.disable`, because disks fill without copying.
+
+    Raise an error that names the configs that are still overridden.
+    """
     topic = saved.topic
     _log.warning("%s: configs cannot be restored: %s", topic, refused.message)
     aside = still_aside(cluster.settings(topic), saved.before)
@@ -169,7 +172,7 @@ def _wait_until(is_applied: Callable[[], bool], topic: str) -> None:
 
 @contextmanager
 def _deferred_signals() -> Iterator[None]:
-    """Delay SIGINT, SIGTERM and SIGHUP until the body ends. Then raise the first signal that arrived."""
+    """Delay SIGINT, SIGTERM and SIGHUP until the `with` block ends. Then raise the first signal that arrived."""
     received: list[int] = []
     try:
         before = {number: signal.signal(number, lambda got, _: received.append(got)) for number in _DEFERRED}
@@ -218,7 +221,7 @@ def aside_without_mark(settings: Mapping[str, TopicConfig], before: Values) -> d
 
 
 def changed_by_nobody(settings: Mapping[str, TopicConfig], before: Values) -> dict[str, str | None]:
-    """Return the configs of `before` that have the override or the saved value, so that no other user changed them."""
+    """Return the configs of `before` that no other user changed: they have the override or the saved value."""
     now = own_values(settings, before)
     return {name: value for name, value in before.items() if now[name] in {OVERRIDES[name], value}}
 

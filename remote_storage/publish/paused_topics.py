@@ -102,7 +102,7 @@ class PausedTopics:
         self.records.drop(self._pauses[topic].saved)
 
     def forget_left(self, saved: SavedConfigs) -> None:
-        """Delete the configs that a killed run saved. Keep them if this run has paused the topic too."""
+        """Delete the configs that a killed run saved. Keep them if this run has paused the same topic."""
         if saved.topic not in self._pauses:
             self.records.drop(saved)
 
@@ -111,7 +111,7 @@ class PausedTopics:
         self.records.release()
 
     def _save(self, partitions: Collection[TopicIdPartition]) -> Pause:
-        """Save a topic's configs before the pause. From then on no other run changes them."""
+        """Save a topic's configs before the pause. From then on, no other run changes the topic's configs."""
         noted = self._pause_of(partitions)
         self.records.put(noted.saved)
         # Another run may have restored the configs between the read and the save, so read them again.

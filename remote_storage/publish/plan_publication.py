@@ -50,9 +50,9 @@ def plan_publication(
         stuck: partitions that are planned even if copying is enabled. The caller makes their copy tasks read the
             records again.
         complete_segments: returns which segment ids of a partition are complete. Without it, published segments count
-            as complete, and only segments after them are planned.
+            as complete, and only segments at higher offsets are planned.
         wrong: see plan_segments.
-        compared: ids of brokers' copy attempts that may be finished: every object was compared with the log.
+        compared: ids of brokers' copy attempts that may be published, because every object was compared with the log.
         doubts: reads the segments to publish (see `verify.compare_whole`). Omit it if the caller has read or uploaded
             these segments.
         remote: words of the location (RemoteLocation.words), for the command in a hint.

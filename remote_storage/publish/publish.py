@@ -90,12 +90,12 @@ class Published:
 
     @property
     def plan(self) -> PublishCounts:
-        """Return the counts of segments that were published; without `apply`, of those to publish."""
+        """Return the counts of segments that were published, or without `apply`, the counts of segments to publish."""
         return PublishCounts.of(self.plans)
 
     @property
     def told(self) -> list[RemoteLogSegmentId]:
-        """Return the ids of segments that were published; without `apply`, of those to publish."""
+        """Return the ids of segments that were published, or without `apply`, the ids of segments to publish."""
         found: list[RemoteLogSegmentId] = []
         for plan in self.plans:
             if plan.is_open:
@@ -347,7 +347,7 @@ class Publish:
         return {each: self._read[each] for each in ids if self._read.get(each)}
 
     def _doubts(self, topic: str) -> Iterator[TiersnapError]:
-        """Yield an error if copying of a published topic was enabled meanwhile."""
+        """Yield an error if another user enabled copying of a topic while tiersnap published its segments."""
         try:
             if is_copying_off(self.cluster.settings(topic)):
                 return

@@ -35,7 +35,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class NonceSegment:
-    """A segment at offset 0 in which every record has the value `nonce`. No other copy of it exists."""
+    """A segment at offset 0 in which every record has the value `nonce`. This value exists nowhere else."""
 
     partition: TopicIdPartition
     leader: int

@@ -23,7 +23,7 @@ from tiersnap.snapshot.errors import TiersnapError
 from tiersnap.snapshot.log.leader_epochs import Interval, joined
 
 WholeOf = Callable[[Collection[str]], Collection[str]]
-"""Returns those of the given segment ids whose objects all exist."""
+"""Returns the given segment ids whose objects all exist."""
 
 KEEP_LOCAL = (
     "keep the local files (local.retention.ms and local.retention.bytes of the topic) and put the objects back: "

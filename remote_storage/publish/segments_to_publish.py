@@ -53,7 +53,10 @@ KNOWN_TO_BROKERS = frozenset({PublishAction.KNOWN, PublishAction.COVERED})
 
 @dataclass(frozen=True, slots=True)
 class SegmentToPublish:
-    """One finished remote segment and its action. `error` is set if it is held back, or if brokers read only a part."""
+    """One finished remote segment and its action.
+
+    `error` is set if the segment is held back, or if brokers would read only some of its offsets.
+    """
 
     metadata: RemoteLogSegmentMetadata
     action: PublishAction
@@ -87,7 +90,7 @@ class PublishPlan:
 
     @property
     def blocked_by(self) -> TiersnapError | None:
-        """Return the error if no segment of the partition can be published; None without such an error."""
+        """Return the error because of which the plan publishes no segment of the partition, or None."""
         if self.refusal is not None or not self.is_done:
             return self.refusal
         return next(iter(self.errors), None)
@@ -164,12 +167,12 @@ def plan_segments(
         segments: the finished remote segments, ascending.
         log_start_offset: the leader's log start offset.
         why_outside: returns the reason if a segment is not in the partition's lineage, otherwise "".
-        complete_segments: returns those of the given segment ids that are complete. Without it, all published segments
-            count as complete.
+        complete_segments: returns the given segment ids that are complete. Without it, all published segments count as
+            complete.
         wrong: ids of published segments that complete ones may replace.
 
     Raises:
-        SegmentHoleError: remote storage lacks the offsets before a segment.
+        SegmentHoleError: remote storage lacks the offsets directly below a segment.
         LeaderEpochLineageError: a segment is from another log, and no segment of this log contains its offsets.
         LostCopyError: no published segment is complete, and `wrong` is empty.
     """
@@ -223,7 +226,7 @@ class _Planning:
         """Plan a segment of this log, or hold it back.
 
         Raises:
-            SegmentHoleError: remote storage lacks the offsets before the segment.
+            SegmentHoleError: remote storage lacks the offsets directly below the segment.
         """
         is_behind = segment.end_offset >= self.next_offset
         if self.readable.read(segment):
@@ -245,7 +248,10 @@ class _Planning:
         return replace(planned, error=read_in_part(planned.metadata))
 
     def _told(self, segment: RemoteLogSegmentMetadata) -> RemoteLogSegmentMetadata:
-        """Return the segment as in the cluster's records, if they have it: FINISH publishes only the segment id."""
+        """Return the segment as the cluster's records describe it, because FINISH publishes only the segment id.
+
+        If there is no record, return `segment`.
+        """
         return self.known.get(segment.id.segment_id, segment)
 
     def leave_out(self, planned: SegmentToPublish) -> SegmentToPublish:

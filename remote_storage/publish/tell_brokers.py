@@ -53,7 +53,7 @@ class TellBrokers:
         A partition is refused if the cluster does not have it, or if this user may not describe its topic.
 
         Args:
-            topics: names of all topics that the function will be asked about.
+            topics: names of the topics of all partitions with which the returned function will be called.
 
         Raises:
             BrokerUnavailableError, ClusterRefusedError: the cluster does not answer.
@@ -98,9 +98,9 @@ class TellBrokers:
             return Published((), doubts=(error,))
 
     def _with_uploads(self, done: Published, uploads: Collection[TopicIdPartition]) -> Published:
-        """Add the refusals of partitions to upload, and the proof of the location if one of them may be published.
+        """Add the refusals of the partitions in `uploads`, and the proof of the location if one may be published.
 
-        Partitions whose plan has segments or a refusal were checked before.
+        Partitions whose plan has segments or a refusal were already checked.
 
         Raises:
             ClusterRefusedError, MetadataTopicCompactedError: `__remote_log_metadata` refuses records of tiersnap.
@@ -173,7 +173,7 @@ class TellBrokers:
 
 
 def paused_topics(cluster: Cluster, topics: Iterable[str]) -> list[str]:
-    """Return the names of topics whose configs have tiersnap's mark of a pause, ascending; one request per topic.
+    """Return the names of topics whose configs have tiersnap's mark of a pause, ascending. Needs one request per topic.
 
     Topics that this user may not describe are omitted: the user may not pause them either.
     """

@@ -58,7 +58,7 @@ def tier(
         MissingExtraError: S3 without the extra `s3`.
         WrongPlaceError: the running broker of the log directory reads another location.
         ConditionsIgnoredError: the store ignores the conditions of conditional writes.
-        RemoteStorageError, TransientError: remote storage refuses, or does not answer.
+        RemoteStorageError, TransientError: remote storage refuses a request, or does not answer.
         UnknownStateError: remote storage lacks the beginning of a log; raised at the end of the iteration.
     """
     now, pattern = clock(now), compiled(topic)

@@ -2,7 +2,7 @@
 
 If the removal is killed, the same command removes the rest. Unfinished uploads, temporary files and probes (see
 store_leftovers) are orphans, too. An upload for a partition of another cluster is refused. An upload of the Aiven
-plugin is only listed.
+plugin is reported and never aborted.
 """
 
 from __future__ import annotations
