@@ -1,4 +1,4 @@
-"""Errors of remote storage, which the package `snapshot` does not need."""
+"""Errors that the package `remote_storage` raises. The package `snapshot` does not need them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class LeaseLostError(TransientError):
 
 
 class UnblockHeldError(TransientError):
-    """Raised when another `unblock` run has locked a topic. Only one run may disable and enable its copying."""
+    """Raised when another `unblock` run has locked a topic. Only one run at a time may disable copying of a topic."""
 
 
 class ReadBackHeldError(TransientError):
@@ -57,7 +57,7 @@ class ConditionsIgnoredError(UsageError):
 
 
 class InvalidKeyError(UsageError):
-    """Raised when an object key is malformed, or when Kafka does not allow the topic name, id or number for it."""
+    """Raised when an object key is malformed, or when Kafka does not allow a topic name, an id or a number in it."""
 
 
 class IllegalStateTransitionError(TiersnapError):
@@ -133,7 +133,10 @@ class MetadataTopicAbsentError(UsageError):
 
 
 class MetadataTopicCompactedError(GateError):
-    """Raised when `__remote_log_metadata` is compacted. A compacted topic refuses its keyless records (KIP-1266)."""
+    """Raised when `__remote_log_metadata` is compacted.
+
+    Brokers then refuse our records, which have no key (KIP-1266).
+    """
 
 
 class DeliveryFailedError(TransientError):
@@ -153,7 +156,7 @@ class CopyingOffError(GateError):
 
 
 class SettingsAsideError(GateError):
-    """Raised when topic configs that tiersnap overrode cannot be restored: a broker refuses, or none were saved."""
+    """Raised when topic configs that tiersnap overrode cannot be restored. They were not saved, or a broker refuses."""
 
 
 class CopyingOnError(GateError):
@@ -173,11 +176,11 @@ class LostCopyError(CorruptDataError):
 
 
 class HiddenOffsetsError(GateError):
-    """Raised when a new segment would replace a segment of another lineage that brokers can read now."""
+    """Raised when a new segment would hide offsets that brokers can now read from a segment of another lineage."""
 
 
 class NotDeletedError(GateError):
-    """Raised when tiersnap keeps a remote segment because no proven segment contains the same offsets."""
+    """Raised when tiersnap keeps a remote segment, because no segment that is proven right contains its offsets."""
 
 
 class PlaintextRefusedError(GateError):
@@ -203,7 +206,7 @@ class UnprovenLogError(GateError):
 
 
 class CopyingSwitchedOnError(UnfinishedError):
-    """Reported when another user enabled copying while tiersnap published. The copy task may have copied them again."""
+    """Reported when another user enabled copying during a publication, so that copy tasks may copy segments again."""
 
 
 class StillStuckError(TiersnapError):
@@ -232,18 +235,18 @@ class WrongClusterError(GateError):
 
 
 class OtherClusterError(GateError):
-    """Raised when segments would move to another cluster without the options for producer state and topic id."""
+    """Raised when a restore into another cluster lacks the option for the producer state or the topic id."""
 
 
 class FolderDiffersError(GateError):
     """Raised when the folder of a partition exists and differs from the folder to restore.
 
-    restore overwrites nothing.
+    `restore` never overwrites files.
     """
 
 
 class UnknownToClusterError(GateError):
-    """Raised when the cluster does not know the topic of the segments."""
+    """Raised when the cluster has no topic with the topic id of the segments."""
 
 
 class UnpublishedError(GateError):
@@ -251,8 +254,8 @@ class UnpublishedError(GateError):
 
 
 class NotRebuiltError(GateError):
-    """Raised when tiersnap cannot rebuild a missing or wrong remote segment. The message names the unknown fact."""
+    """Raised when tiersnap cannot rebuild a missing or wrong remote segment. The message contains the reason."""
 
 
 class DeletedByClusterError(GateError):
-    """Raised when the cluster has deleted the segments."""
+    """Raised when the cluster has deleted the segments that tiersnap would restore or mend."""

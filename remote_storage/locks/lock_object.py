@@ -1,4 +1,4 @@
-"""The object of a lock: conditional write, conditional deletion, and the rule by which its holder has ended.
+"""The object of a lock: conditional writes, conditional deletion, and the check whether its holder has ended.
 
 A write replaces only the version that was read. So one of several writers succeeds, and the others get an error.
 """

@@ -68,9 +68,9 @@ class ReadBackStore:
         self._written = self._empty
 
     def find(self) -> ReadBackRecord | None:
-        """Return the record of this location, or None.
+        """Return the record of this location, or None if there is none.
 
-        Return None if the record names another location, because this location is a replica of that one.
+        A record that names another location is ignored, because this location is a replica of that one.
 
         Raises:
             CorruptDataError: the object is damaged.

@@ -71,7 +71,7 @@ class MetadataCache:
         return ids_of_metadata(begun) - self.ours
 
     def attempts(self, partition: TopicIdPartition) -> Iterator[RemoteLogSegmentMetadata]:
-        """Yield the segments of a partition whose copy began and never finished.
+        """Yield the segments of a partition that were begun and never finished.
 
         If a storage manager throws an exception, the copy task deletes the leftovers (RemoteLogManager.copyLogSegment
         since 3.9), and the attempt is in a DELETE state. If the deletion fails, too, the attempt stays in

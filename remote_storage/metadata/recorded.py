@@ -69,7 +69,7 @@ class Replica:
 
 
 def replicas(log_dirs: Iterable[LogDir], is_wanted: Callable[[int], bool] = lambda _: True) -> dict[int, Replica]:
-    """Return the replicas by number of the metadata partition. If several exist, take the highest high watermark.
+    """Return one replica of each metadata partition, by number: the replica with the highest high watermark.
 
     Args:
         is_wanted: returns whether a metadata partition is wanted; by default all are.

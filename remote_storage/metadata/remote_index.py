@@ -1,10 +1,12 @@
 """Find the remote segment from which a broker reads an offset.
 
-The broker takes the segment of the offset's leader epoch with the greatest start offset that is not above the offset.
-It tries only this one segment. If the segment ends below the offset, the broker reads nothing, even if an earlier
-segment contains the offset. A finished segment replaces the segment with the same start offset. If its end is not below
-the end of any segment that was ever finished in that epoch, it replaces all segments that begin at or above its start.
-So a segment can hide other segments (see `less_found`).
+Among the segments with the offset's leader epoch, the broker takes the one with the greatest start offset at or below
+the offset. It tries only this one segment. If the segment ends below the offset, the broker reads nothing, even if an
+earlier segment contains the offset.
+
+A newly finished segment replaces the segment with the same start offset. If it ends at or above all segments that were
+ever finished in that epoch, it replaces all segments that begin at or above its start. So a segment can hide other
+segments (see `less_found`).
 
 This is an exact model of RemoteLogMetadataCache and RemoteLogLeaderEpochState in
 org.apache.kafka.server.log.remote.metadata.storage. tests/broker/test_remote_index.py compares the model with Kafka.
@@ -153,8 +155,9 @@ class RemoteIndex:
 
 
 def less_found(before: EpochIndex, after: EpochIndex, rank: Rank, first: int = 0) -> Iterator[tuple[int, int]]:
-    """Yield the offset ranges (inclusive) from `first` for which `after` finds a segment of a lower rank than `before`
-    finds.
+    """Yield the offset ranges (inclusive) for which `after` finds a segment of a lower rank than `before` finds.
+
+    Offsets below `first` are ignored.
     """
     for start, end, copy in before.read(first):
         if not rank(copy):

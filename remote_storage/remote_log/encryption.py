@@ -39,7 +39,10 @@ PLAIN, UNKNOWN = Shown(Encryption.PLAIN), Shown(Encryption.UNKNOWN)
 
 @dataclass(frozen=True, slots=True)
 class EncryptionLook:
-    """Reads the manifests of a partition, then of its topic, then of the store. Topics and the store are read once."""
+    """Reads the manifests of a partition, then of its topic, then of the store.
+
+    Caches results of topics and the store.
+    """
 
     store: ObjectStore
     _known: dict[str, Shown] = field(default_factory=dict)

@@ -104,7 +104,7 @@ def largest_timestamp(store: ObjectStore, segment: RemoteSegment) -> int:
 
     If neither has a timestamp, return the write time of the objects. A broker likewise uses the file's modification
     time (org.apache.kafka.storage.internals.log.LogSegment.largestTimestamp). The result is never -1, because a broker
-    would delete such a segment at its next retention check.
+    would delete a segment with the timestamp -1 at its next retention check.
     """
     largest = segment.metadata.max_timestamp
     index = segment.objects.objects.get(KeyKind.LOCAL_TIME_INDEX)

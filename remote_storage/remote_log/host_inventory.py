@@ -40,7 +40,7 @@ class ObserveOnce(Observe):
 
 @dataclass
 class HostInventory:
-    """The remote listings of a host's partitions. After a request without an answer, no further request is made."""
+    """The remote listings of a host's partitions. If a request gets no answer, no further request is made."""
 
     look: ObserveOnce  # lists remote storage
     expiry: BrokerExpiry
@@ -72,11 +72,14 @@ class HostInventory:
         return self.look(partition).coverage(partition.leader_epochs).covers(first, last)
 
     def forgotten(self, filesystem: FileSystem, partition: Partition) -> Forgotten | None:
-        """Return the producers that a replica lost, or None. After a failure, return None and add it to `errors`."""
+        """Return the producers that a replica lost, or None.
+
+        After a failure, return None, and add an error to `errors`.
+        """
         return self._asked(partition, lambda: find_forgotten(self.look, filesystem, partition, self.expiry), None)
 
     def coverage(self, partition: Partition, log_end_offset: int = ENDLESS) -> RemoteCoverage:
-        """Return the remote coverage of the partition. After a failure, return an empty one and add it to `errors`.
+        """Return the remote coverage of the partition. After a failure, it is empty, and `errors` gets the error.
 
         Args:
             log_end_offset: exclusive; ENDLESS if the local log was not read.

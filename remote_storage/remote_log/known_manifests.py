@@ -144,7 +144,7 @@ class KnownManifests:
 
 
 def reads_before(size: int | None) -> int:
-    """Return the number of manifest objects to read before `manifests.json`. `size` is KnownManifests.size.
+    """Return the number of manifest objects to read before `manifests.json` is read. `size` is KnownManifests.size.
 
     A small `manifests.json` is read at once. Reading a large one takes longer than reading a few manifest objects.
     """

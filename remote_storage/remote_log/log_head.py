@@ -124,7 +124,7 @@ class Uploads:
     def _was_finished(self, segment: ClaimedSegment) -> bool:
         """Return whether tiersnap finished the segment and brokers did not delete it.
 
-        Return True for a damaged claim.
+        Return True for a damaged claim, because a false alarm is safer than a missing one.
         """
         try:
             claim = read_claim(self.store, segment)

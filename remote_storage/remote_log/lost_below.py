@@ -1,4 +1,4 @@
-"""Find offsets below the first local file that remote storage lost.
+"""Find lost offsets below the first local file. Remote storage had these offsets and lost them.
 
 The base offset of a claim or of a published segment is suspected if no complete segment begins there. If no offset is
 suspected, no request is made. Otherwise the manifests of neighbouring segments are read, then the claims of the

@@ -66,7 +66,7 @@ def _order(partition: TopicIdPartition) -> tuple[str, str, int]:
 
 
 def list_partition_objects(store: ObjectStore, partition: TopicIdPartition) -> PartitionObjects:
-    """Return the objects of one partition by at most four listings. `cluster.json` is read if it exists."""
+    """Return the objects of one partition, from at most four listings. `cluster.json` is read if it exists."""
     listed = list(store.list(keys.partition_snapshots(partition)))
     attempts: list[SegmentObjects] = []
     claims: dict[ClaimedSegment, ObjectInfo] = {}

@@ -73,8 +73,8 @@ class RemoteInventory:
 
         Args:
             wrong: ids of segments that count as missing.
-            of_brokers: ids of the segments of brokers that count; None for all. `list_remote_partition` must have got
-                the same value.
+            of_brokers: ids of the brokers' segments that count; None for all. `list_remote_partition` must have got the
+                same value.
         """
         right = [each for each in self.segments if each.segment_id not in wrong]
         if of_brokers is not None:
@@ -99,13 +99,14 @@ def list_remote_partition(
     known: KnownManifests | None = None,
     of_brokers: Collection[str] | None = None,
 ) -> RemoteInventory:
-    """List the remote inventory of a partition.
+    """List the objects of a partition, read manifests and claims, and return the inventory.
 
     Args:
         local_start: base offset of the first local segment. Reading stops at segments that end at or below it.
         since: ms. If given, reading stops only if the records of these segments are also older than `since`.
         known: manifests of the partition that were read earlier; by default the manifests in `manifests.json`.
-        of_brokers: ids of the segments of brokers that count. If given, the claims of all other segments are read.
+        of_brokers: ids of the brokers' segments that count; None for all. If given, the claims of all other segments
+            are read.
     """
     store = location.store
     beside = list(store.list(keys.partition_claims(partition)))
@@ -307,7 +308,7 @@ def _age(segment: ClaimedSegment) -> tuple[int, int]:
 
 
 def _finished_without(found: RemoteSegment | IncompleteSegment) -> str | None:
-    """Return the segment id of the attempt that finished the claim, if `found` is an earlier attempt."""
+    """Return the segment id of the attempt that finished the claim if `found` is an earlier attempt, else None."""
     claim = found.claim
     is_earlier = claim is not None and found.segment_id in ids_of(claim.earlier)
     return claim.finished if claim is not None and is_earlier else None

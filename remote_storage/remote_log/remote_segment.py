@@ -96,7 +96,7 @@ class RemoteSegment:
 
     @property
     def is_unfinished(self) -> bool:
-        """Return whether our claim names this attempt and has no finished attempt. A kept segment was finished."""
+        """Return whether our claim names this attempt, and neither has a finished attempt nor keeps this segment."""
         return self.claim is not None and self.claim.finished is None and not self.claim.was_finished(self.segment_id)
 
     @property
@@ -152,7 +152,7 @@ class IncompleteSegment:
     def is_somebodys(self) -> bool:
         """Return whether a broker may be copying the segment.
 
-        Callers must check `written_at`: a copy has new objects.
+        Callers must also check `written_at`, because a running copy has recent objects.
         """
         return self.claim is None and not self.is_visible
 
@@ -198,7 +198,7 @@ def _aiven_segment(attempt: SegmentObjects, known: KnownManifests) -> RemoteSegm
 def _refuse_prefix_without_slash(
     store: ObjectStore, in_manifest: RemoteLogSegmentId, in_key: RemoteLogSegmentId
 ) -> None:
-    """Raise RemoteStorageError if the plugin's key.prefix does not end with /. Then keys join prefix and topic."""
+    """Raise RemoteStorageError if the plugin's key.prefix does not end with /, as in the key `prefixtopic-…`."""
     prefix = in_key.topic.removesuffix(in_manifest.topic)
     if prefix and prefix != in_key.topic and replace(in_key, topic=in_manifest.topic) == in_manifest:
         raise RemoteStorageError(
@@ -254,7 +254,7 @@ def read_indexes(
     The value for the transaction index is None if the segment has none.
 
     Args:
-        wanted: the indexes to return; one request reads the byte range from the first to the last.
+        wanted: the indexes to return. For Aiven, one request reads all bytes from the first to the last of them.
 
     Raises:
         ObjectNotFoundError: an object of the segment does not exist.

@@ -129,7 +129,7 @@ class _Search:
         return RemoteState(self.offset, to_entries(state), is_complete, tuple(self._refused))
 
     def _agreeing(self, snapshot: RemoteSnapshot, entries: np.ndarray) -> np.ndarray:
-        """Return the entries, plus producers of the segment that the broker omitted because they had expired."""
+        """Return the entries, plus the segment's producers that are not in the snapshot because they had expired."""
         own = to_entries(self.reader.deltas(snapshot.start_offset, snapshot.end_offset))
         found = compare(entries, own, history_from=snapshot.start_offset)
         if found.differing or found.unexplained or not found.verdict(self.expiry).is_trusted:

@@ -12,7 +12,7 @@ of a partition. The manifest is one line of JSON:
         offset           exclusive end offset
         size, crc32c     bytes, and CRC-32C of all of them as 8 hex digits
         entries          number of producers
-        provenance       BROKER, COMPUTED, or COMPUTED_FROM_ and where (Provenance)
+        provenance       BROKER, COMPUTED, or COMPUTED_… with the start of the replay (see Provenance)
         foldStartOffset  first offset that was replayed into the snapshot; null for BROKER
 
 The manifest contains no time, so the same run writes the same bytes again.
@@ -87,7 +87,7 @@ class SnapshotManifest(StoredObject, frozen=True, kw_only=True):
 
 
 def list_manifests(store: ObjectStore, partition: TopicIdPartition) -> Iterator[SnapshotManifest]:
-    """Yield the snapshot manifests of a partition, by run id.
+    """Yield the snapshot manifests of a partition, sorted by run id.
 
     Raises:
         CorruptDataError: a manifest cannot be read.
@@ -98,7 +98,7 @@ def list_manifests(store: ObjectStore, partition: TopicIdPartition) -> Iterator[
 
 
 def manifest_objects(store: ObjectStore, partition: TopicIdPartition) -> Iterator[ObjectInfo]:
-    """Yield the objects of a partition's snapshot manifests, by run id."""
+    """Yield the objects of a partition's snapshot manifests, sorted by run id."""
     for found in store.list(keys.partition_snapshots(partition)):
         parsed = keys.recognise(found.key)
         if parsed is not None and parsed.kind is KeyKind.SNAPSHOT_MANIFEST:

@@ -1,4 +1,4 @@
-"""Find a log's producer state in remote storage, from a snapshot that a claim trusts, or by remote_state.py's rule."""
+"""Find a log's producer state in remote storage, by a claim that trusts a snapshot, or by the rule of remote_state."""
 
 from __future__ import annotations
 

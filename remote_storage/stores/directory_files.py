@@ -210,7 +210,7 @@ def entries(folder: int, beginning: str = "") -> tuple[list[str], list[tuple[str
     """Return the names of the folders in a folder, and the names and status of its plain files. Skip all other kinds.
 
     Args:
-        beginning: only names with this beginning are returned, and only their status is read.
+        beginning: names without this beginning are skipped, and their status is not read.
     """
     folders, files = [], []
     for name in os.listdir(folder):  # scandir would be slower if few of many names have this beginning

@@ -27,7 +27,7 @@ from tiersnap.snapshot.units import count_of
 
 
 class PutOutcome(StrEnum):
-    """The writer of the object.
+    """Whether this call wrote the object.
 
     CREATED: this call wrote the object, even if the server's first answer was lost. The caller may delete the object.
     ALREADY_SAME: another writer wrote the object with the same content.
@@ -77,7 +77,7 @@ class ReadObject:
 
     @property
     def age(self) -> int:
-        """Return the ms since the object was written, by the store's clock."""
+        """Return the time since the object was written, in ms by the store's clock."""
         return max(0, self.read_at - self.info.modified)
 
 

@@ -38,7 +38,7 @@ def probe_bucket(store: S3Store) -> Iterator[ProbeAnswer]:
 
 
 def encryption(endpoint: str) -> ProbeAnswer:
-    """Return the answer about TLS: without TLS, others on the network can read and change records."""
+    """Return whether requests use TLS. Without TLS, others on the network can read and change records."""
     address = urlsplit(endpoint)
     if address.scheme == "https":
         return ProbeAnswer("encryption", ProbeVerdict.OK, "requests go over TLS")

@@ -113,7 +113,10 @@ def _before_send(**_: object) -> None:
 
 
 def _before_retry(**_: object) -> None:
-    """Raise before botocore pauses for a retry. botocore calls this hook after every answer, also after a success."""
+    """Raise TransientError if the watchdog cut the call, so that botocore does not pause for a retry.
+
+    botocore calls this hook after every answer, even after a success.
+    """
     call = getattr(_thread, "call", None)
     if call is not None and call.is_cut:
         call.check()

@@ -188,7 +188,7 @@ def to_text(crc: int) -> str:
 
 
 def of_response(response: S3Answer) -> int | None:
-    """Return the CRC-32C of the complete object, or None if the answer has none. A CRC of part CRCs (`…-3`) is none."""
+    """Return the CRC-32C of the complete object; None without one. A CRC of the parts' CRCs (`…-3`) is ignored."""
     text = response.get("ChecksumCRC32C")
     if not isinstance(text, str) or "-" in text:
         return None

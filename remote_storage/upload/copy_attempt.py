@@ -31,7 +31,7 @@ from tiersnap.snapshot.replay.remote_listing import CopyEvent, RemoteSegmentStat
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """The loss of a claim to another attempt. `seconds` is the time since this attempt claimed, 0 if it never did."""
+    """The loss of a claim to another attempt. `seconds` is the time since this attempt began, 0 if it had no claim."""
 
     error: TiersnapError
     seconds: float

@@ -187,7 +187,7 @@ class HostTier:
     def partitions(self, found: Iterable[tuple[NamedLogDir, Partition]]) -> Iterator[HostPartition]:
         """Tier the partitions one by one, and yield the result of each.
 
-        After a request without an answer, no request is made for later partitions.
+        If a request gets no answer, no request is made for later partitions.
         """
         refuses_plaintext, wrong = not self.allow_plaintext, self.wrong
         observe = Observe(

@@ -65,8 +65,8 @@ class PartitionCheck:
         compared: CRC-32C of snapshots that a run compared with the log or computed, by snapshot offset.
         skipped: number of segments with a valid earlier check or outside the sample; set by `checks`.
         digests: digests of the undamaged logs that `checks` read, by segment id.
-        names_replaced: report a segment that lost objects even if a finished segment replaced it, because brokers may
-            read the lost one.
+        names_replaced: whether to report a segment that lost objects even if a finished segment replaced it. Brokers
+            may still read the segment that lost objects.
         log_start_of: returns the log start, to judge offsets below the first segment. If None, they are not judged.
         local_from: base offset of the first local file; None without a local log.
     """
@@ -101,7 +101,7 @@ class PartitionCheck:
         return bool(found.segment_id) and self._begins_behind(found.base_offset)
 
     def _begins_behind(self, offset: int) -> bool:
-        """List the partition, and return whether all segments begin after an offset, or no segment exists."""
+        """List the partition, and return whether all segments begin above `offset`, or no segment exists."""
         listed = self.location.store.list(keys.partition_segments(self.partition, local=self.location.is_local))
         for info in listed:
             key = keys.recognise(info.key)

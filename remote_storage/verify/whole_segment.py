@@ -321,7 +321,7 @@ class WholeSegmentCheck:
         return Told(RemoteVerdict.SUSPECT, why, ComparedWith.EARLIER_SNAPSHOTS)
 
     def _read_skipped(self) -> None:
-        """Set the known state from the snapshot of the last skipped segment."""
+        """Set the known producer state from the snapshot of the last skipped segment."""
         attempt, self._skipped = self._skipped, None
         if attempt is None:
             return
