@@ -59,7 +59,7 @@ T = TypeVar("T")
 class Cluster:
     """Requests to one cluster. The first request connects.
 
-    All methods raise BrokerUnavailableError if no broker answers, and ClusterRefusedError if a broker refuses them.
+    All methods raise BrokerUnavailableError if no broker answers, and ClusterRefusedError if a broker refuses.
 
     Raises:
         MissingExtraError: confluent-kafka is not installed.

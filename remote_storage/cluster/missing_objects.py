@@ -120,8 +120,8 @@ def _other_layout(location: RemoteLocation, segment: RemoteLogSegmentMetadata) -
 def read_by_brokers(cluster: Cluster, reader: MetadataReader, is_wanted: Callable[[str], bool]) -> ReadByBrokers:
     """Return the segments of the wanted topics that brokers read now.
 
-    The result has no segments below the log start offset, and no segments that a segment with the same offsets
-    replaced.
+    The result has no segments below the log start offset, and no segments that were replaced by others with the same
+    offsets.
 
     Args:
         reader: a reader of the whole metadata topic.

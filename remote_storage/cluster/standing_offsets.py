@@ -1,4 +1,4 @@
-"""Find partitions whose last stable offset has not advanced for an hour, with closed segments waiting above it.
+"""Find partitions with closed segments above the last stable offset, if this has not advanced for an hour.
 
 A copy task copies a segment only if it ends at or below the last stable offset. An open transaction stops this offset
 from advancing, and so does a high watermark that does not advance.

@@ -257,9 +257,9 @@ class CollectTotals:
 
     Attributes:
         changed: number of partitions with something to ship.
-        segments: number of segments that were decoded, or will be.
+        segments: number of segments that were decoded or will be decoded.
         bytes: total size of the decoded segments.
-        snapshots: number of snapshot files that were shipped, or will be.
+        snapshots: number of snapshot files that were shipped or will be shipped.
         errors: errors of the partitions that were not collected.
         findings: findings about log directories and folders. `run` judges the content of segments.
     """

@@ -40,7 +40,9 @@ def folders_below(to: str, log_dirs: Sequence[NamedLogDir]) -> tuple[str, ...]:
 
 
 def refuse_folder_of_one(store: ObjectStore) -> None:
-    """Refuse a folder to which one log directory was collected directly, if several are to be collected below it.
+    """Refuse a folder into which a single log directory was collected.
+
+    Several log directories are collected into folders below it, so the two would mix.
 
     Raises:
         UsageError: a log directory was collected to this folder.

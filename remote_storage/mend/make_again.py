@@ -242,7 +242,7 @@ def _not_reached(mending: Mending, error: TiersnapError) -> Mending:
 
 
 def _first(mending: Mending, error: TiersnapError) -> TiersnapError:
-    """Return the error to report: `error` if it is transient, else the earlier error about --from if there is one."""
+    """Return the error to report: the earlier error about --from if there is one and `error` is not transient."""
     if isinstance(error, TransientError):
         return error
     return mending.error or error

@@ -62,7 +62,7 @@ def to_be_deleted(
 ) -> list[RemoteLogSegmentMetadata]:
     """Return the segments of `without_readers` that are wrong or redundant.
 
-    `may_be_deleted` decides on each of them.
+    Call `may_be_deleted` for each of them before its deletion.
     """
     read = _extents(index)
     found = []

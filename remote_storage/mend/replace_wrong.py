@@ -78,7 +78,7 @@ class ReplaceWrong:
     ) -> list[Mending]:
         """Replace segments of one partition in ascending offsets, and publish each one before the next upload.
 
-        If a segment cannot be replaced now, try it again after each other replacement, while brokers still read it.
+        If a segment cannot be replaced now, try it again after each other replacement if brokers still read it.
 
         Args:
             wrong: ids of all segments of the partition that are wrong or lack objects.

@@ -264,7 +264,7 @@ class RightSegments:
             raise not_rebuilt(record, f"its snapshot in remote storage contradicts the log in LOGDIR: {says}")
 
     def _agreements(self, copies: Iterable[RemoteSegment]) -> Iterator[bool]:
-        """Yield for each of `copies` that the local log also has, whether the batches are the same."""
+        """For each of `copies` that the local log also has, yield whether the batches are the same."""
         for each in copies:
             known = self._local_digests.get(each.start_offset)
             if known is None or self._local.segment_of(each.metadata) is None:

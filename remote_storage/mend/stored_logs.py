@@ -106,5 +106,5 @@ class StoredLogs:
 
 
 def extent(record: RemoteLogSegmentMetadata) -> tuple[object, ...]:
-    """Return offsets, leader epochs and size of a record. If segments have the same batches, these are equal."""
+    """Return offsets, leader epochs and size of a record. They are equal for segments with the same batches."""
     return record.start_offset, record.end_offset, record.segment_leader_epochs, record.segment_size

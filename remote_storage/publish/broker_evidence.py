@@ -130,7 +130,7 @@ def server_of(store: ObjectStore) -> str:
 
 
 def _compare(broker: BrokerSettings, theirs: StoragePlace, ours: StoragePlace) -> EvidenceOutcome:
-    """Compare a broker's location with another. If only the endpoints differ, the outcome is SILENT.
+    """Compare a broker's location with `ours`. If only the endpoints differ, the outcome is SILENT.
 
     One server has many addresses: port forwards, VPC endpoints, names inside and outside a network.
     """

@@ -50,7 +50,7 @@ class EvidenceKind(StrEnum):
 
 
 class EvidenceOutcome(StrEnum):
-    """The statement of evidence about a location."""
+    """The effect of evidence on the state of a location."""
 
     PROVES = "PROVES"
     HINTS = "HINTS"  # suffices for commands that only read
@@ -126,7 +126,10 @@ class LocationVerdict:
 
     @property
     def is_open(self) -> bool:
-        """Return whether a read-back can change the state, because at most a missing segment of brokers decided it."""
+        """Return whether a read-back can change the state.
+
+        It can if no evidence decided the state yet, or if a missing segment of brokers decided it.
+        """
         return self.decided_by is None or self.is_decided_by(EvidenceKind.BROKER_SEGMENT)
 
     def refuse_contradiction(self) -> None:

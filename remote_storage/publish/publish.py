@@ -135,7 +135,7 @@ class Publish:
     def run(
         self, finished: Iterable[RemoteLogSegmentMetadata], *, apply: bool, topics: Collection[str] = ()
     ) -> Published:
-        """Plan the finished segments by the records of `__remote_log_metadata`, and with `apply` publish them.
+        """Plan the finished segments from the records of `__remote_log_metadata`, and with `apply` publish them.
 
         A plan of a fleet takes minutes, so each topic is planned again before its records are written. The plans also
         report lost segments in all partitions of these topics.

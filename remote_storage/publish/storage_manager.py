@@ -58,7 +58,7 @@ class BrokerAnswer:
 
 
 def ask_brokers(cluster: Cluster) -> list[BrokerAnswer]:
-    """Ask every broker for its settings. Omit brokers that do not answer or refuse."""
+    """Ask every broker for its settings. Omit brokers that refuse or do not answer."""
     return list(filter(None, in_parallel(partial(_ask, cluster), sorted(cluster.brokers()))))
 
 

@@ -98,7 +98,7 @@ class TellBrokers:
             return Published((), doubts=(error,))
 
     def _with_uploads(self, done: Published, uploads: Collection[TopicIdPartition]) -> Published:
-        """Add the refusals of the partitions in `uploads`, and the proof of the location if one may be published.
+        """Add the refusals of the partitions in `uploads`, and prove the location if one of them may be published.
 
         Partitions whose plan has segments or a refusal were already checked.
 

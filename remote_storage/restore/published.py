@@ -92,7 +92,7 @@ def as_claimed(store: ObjectStore, remote: RemoteInventory) -> RemoteInventory:
 def _set_apart(
     remote: RemoteInventory, segment_ids: Collection[str], why: str, *, without: Collection[str] = ()
 ) -> RemoteInventory:
-    """Move the segments with these ids to `unpublished`, and drop the segments whose ids are in `without`."""
+    """Move the segments with these ids to `unpublished`, and omit the segments whose ids are in `without`."""
     left = without_ids(remote.segments, without)
     apart = tuple(copy for copy in left if copy.segment_id in segment_ids)
     if not apart:

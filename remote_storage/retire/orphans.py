@@ -104,7 +104,7 @@ _FAILED = "a broker's attempt failed, and other segments contain its offsets"
 def judge_young(
     stored: PartitionObjects, known: KnownPartition, aged: Aged, claims: dict[str, Claim]
 ) -> Iterator[Orphan]:
-    """Yield the orphans that may be removed when they are old enough, judged by listings and records."""
+    """Yield the orphans that may be removed when they are old enough. Only listings and records decide."""
     why = TOPIC_DELETED
     if known.is_live:
         why = "the cluster knows no such segment"

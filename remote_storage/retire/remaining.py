@@ -51,7 +51,7 @@ class Remaining:
         return None
 
     def finished_instead(self, attempt: SegmentObjects, claim: Claim) -> str | None:
-        """Return the id of the attempt that superseded this one, by its claim, or None.
+        """Return the id of the attempt that superseded this one according to its claim, or None.
 
         A segment in the other layout does not supersede this one.
         """

@@ -141,7 +141,7 @@ def sweep_store(store: ObjectStore, is_wanted: Callable[[str], bool]) -> SweptSt
 
 
 def _delete_probes(store: ObjectStore) -> int:
-    """Delete old probes, and return the number of deleted ones."""
+    """Delete old probes, and return the number of deleted probes."""
     probes = [probe.key for probe in old_probes(store, store.now(), GRACE_MS)]
     if not probes:
         return 0

@@ -158,7 +158,7 @@ class Freeing:
         return segment.verdict == Verdict.GAP_IN_REMOTE and segment.base_offset < self.stuck.next_offset
 
     def watched(self, cache: MetadataCache) -> Watched:
-        """Return the copy task to watch, with the segment ids in the records now."""
+        """Return the copy task to watch, with the segment ids that the records contain now."""
         return Watched(self.stuck.partition, self.next_offset, frozenset(cache.segments(self.stuck.partition)))
 
     def conclude(self, progress: CopyProgress) -> None:
