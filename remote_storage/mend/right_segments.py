@@ -229,7 +229,7 @@ class RightSegments:
         return self._local_digests.get(record.start_offset)
 
     def refuse_diverged_log(self, record: RemoteLogSegmentMetadata, digest: str) -> bool:
-        """Refuse the local log if it diverged from the remote log. Return whether a later segment confirms it.
+        """Return whether a later segment confirms the local log. Refuse this log if it diverged from the remote log.
 
         The nearest segments below and above that both logs have must contain the same batches. Logs that diverged never
         agree again, so any later segment can confirm the local log. If none does, other remote segments with the same

@@ -66,7 +66,7 @@ class ReadableOffsets:
         return all(self._rank(found) == _COMPLETE for _, _, found in self._read(segment))
 
     def tell(self, segment: RemoteLogSegmentMetadata) -> str:
-        """Plan COPY_SEGMENT_FINISHED of a complete segment. Return "" or the reason why it may not be published.
+        """Plan the COPY_SEGMENT_FINISHED record of a segment. Return "" or the reason why it may not be published.
 
         A record may hide no offset of any leader epoch, and must make at least one more offset readable.
         """

@@ -131,7 +131,7 @@ def find_orphans(
 def orphans_of(store: ObjectStore, stored: PartitionObjects, known: KnownPartition, aged: Aged) -> Iterator[Orphan]:
     """Yield the orphans of one partition.
 
-    If it is refused, yield one PARTITION orphan instead of the removable ones.
+    If the removal from this partition is refused, yield one PARTITION orphan instead of the removable ones.
     """
     looked_at = (*candidates(stored, known, aged), *young_candidates(stored, known, aged))
     offsets = frozenset(each.start_offset for each in looked_at)
