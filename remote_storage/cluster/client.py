@@ -156,7 +156,7 @@ class Cluster:
         return self._answered(wanted - there.keys(), KafkaError.UNKNOWN_TOPIC_OR_PART)
 
     def hidden(self, names: Iterable[str]) -> frozenset[str]:
-        """Return the `names` of topics that this user may not describe. Such a topic need not exist."""
+        """Return the `names` of topics that this user may not describe, whether or not they exist."""
         from confluent_kafka import KafkaError
 
         return self._answered(names, KafkaError.TOPIC_AUTHORIZATION_FAILED)

@@ -1,8 +1,7 @@
 """Rebuild the missing objects of a remote segment so that they fit the existing objects, and put them.
 
-No object is overwritten, and no object is put that does not fit. In the Aiven layout, an existing manifest determines
-the position of each index in the indexes object. In LocalTieredStorage's layout, each existing index must agree with
-the batches.
+No object is overwritten. In the Aiven layout, an existing manifest determines the position of each index in the
+indexes object. In LocalTieredStorage's layout, each existing index must agree with the batches.
 """
 
 from __future__ import annotations

@@ -212,7 +212,8 @@ class Publish:
     def _publish_topics(self, reader: MetadataReader, opened: Segments, done: Done) -> None:
         """Publish the topics one by one, then watch their copy tasks.
 
-        An error before the first record is raised. A later error is added to `doubts`; other topics are refused.
+        An error is raised if no record was written yet. Otherwise it is added to `doubts`, and the other topics are
+        refused.
         """
         try:
             for _, partitions in groupby(opened, key=lambda each: each.topic):

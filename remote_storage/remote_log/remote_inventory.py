@@ -136,7 +136,7 @@ def _counted(
     segments: Sequence[RemoteSegment],
     incomplete: Iterable[IncompleteSegment],
 ) -> RemoteInventory:
-    """Return the inventory. Our complete segments that do not count become leftovers."""
+    """Return the inventory. Complete segments of tiersnap that do not count become leftovers."""
     alone = _alone(location, partition, segments)
     leftovers = list(map(claims.with_claim, incomplete))
     counted, uncounted = [], []
@@ -175,7 +175,7 @@ def _offset(segment: RemoteSegment | IncompleteSegment) -> tuple[int, str]:
 
 
 def _alone(location: RemoteLocation, partition: TopicIdPartition, segments: Sequence[RemoteSegment]) -> dict[str, str]:
-    """Return the reasons why our complete segments do not count, by segment id."""
+    """Return the reasons why complete segments of tiersnap do not count, by segment id."""
     whole = ids_of(segments)
     absent = set(filter(None, map(_finished_without, segments))) - whole
     absent -= complete_in_other_layout(location, partition, absent)

@@ -249,7 +249,7 @@ def newest(copies: Sequence[RemoteSegment]) -> RemoteSegment:
 def read_indexes(
     store: ObjectStore, copy: RemoteSegment, wanted: Collection[IndexType] = tuple(IndexType)
 ) -> dict[IndexType, bytes | None]:
-    """Return the indexes of a remote segment. LocalTieredStorage needs one request per index, Aiven one in total.
+    """Return the indexes of a remote segment. This makes one request per index, or one in total in the Aiven layout.
 
     The value for the transaction index is None if the segment has none.
 

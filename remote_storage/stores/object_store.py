@@ -27,7 +27,7 @@ from tiersnap.snapshot.units import count_of
 
 
 class PutOutcome(StrEnum):
-    """Whether this call wrote the object.
+    """The outcome of a call that writes an object.
 
     CREATED: this call wrote the object, even if the server's first answer was lost. The caller may delete the object.
     ALREADY_SAME: another writer wrote the object with the same content.
