@@ -20,7 +20,8 @@ _NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9._]+")
 def folders_below(to: str, log_dirs: Sequence[NamedLogDir]) -> tuple[str, ...]:
     """Return the folder for each log directory.
 
-    A single log directory is collected to `to`. Several are collected to folders below `to`, named after their paths.
+    A single log directory is collected to `to`. If there are several, each is collected to a folder below `to` that is
+    named after its path.
 
     Raises:
         UsageError: two log directories would have the same folder.

@@ -392,7 +392,7 @@ class RightSegments:
 
 
 def _max_timestamp(record: RemoteLogSegmentMetadata, end: SegmentEnd) -> int:
-    """Return the largest timestamp of the batches in ms. If no batch has one, return the record's."""
+    """Return the largest timestamp of the batches in ms. If no batch has one, return that of the record."""
     if end.max_timestamp >= 0:
         return end.max_timestamp
     return record.max_timestamp

@@ -190,7 +190,7 @@ class InstallPlanner:
 def without_folding(partition: Partition, stored: PartitionSnapshots, read_here: ReadSnapshot) -> list[Boundary]:
     """Return boundaries for a planner that does not compare. They have no entries.
 
-    Their verdicts only show whether the snapshot file can be read.
+    The verdict of a boundary only shows whether its snapshot file can be read.
     """
     bases = {segment.base_offset for segment in partition.segments}
     start = unloaded_below(partition)
