@@ -91,7 +91,7 @@ def may_take_over(held: Claim, attempt: Attempt, age: int, stale_after_ms: int) 
     """
     holder = held.holder
     if held.names(attempt.segment_id):
-        return None  # another attempt took over from this one: a new attempt would have a new segment id
+        return None  # this attempt has lost the claim, because a new attempt would have a new segment id
     if holder.run_id == attempt.run_id:
         return "its holder is an attempt of the same task"
     if attempt.warehouse is not None and holder.warehouse == attempt.warehouse:

@@ -251,7 +251,7 @@ class MendTier:
                     job.check(index, segment)
                 yield planned
             except NotDeletedError as error:
-                if not is_open:  # if a plan is open, the segment that brokers read is mended first
+                if not is_open:  # otherwise --apply first mends the segment that brokers read
                     yield failed(planned, error)
             except TiersnapError as error:
                 yield failed(planned, error)

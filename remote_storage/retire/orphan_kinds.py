@@ -24,7 +24,7 @@ class OrphanKind(StrEnum):
     CLAIM = "CLAIM"
     KNOWN_MANIFESTS = "KNOWN_MANIFESTS"
     CLUSTER = "CLUSTER"
-    UNBLOCK = "UNBLOCK"  # topic configs that unblock saved
+    UNBLOCK = "UNBLOCK"  # topic configs that `unblock` saved
     PROBE = "PROBE"
     UPLOAD = "UPLOAD"  # an unfinished multipart upload
     FILE = "FILE"  # a file in .tiersnap-unfinished

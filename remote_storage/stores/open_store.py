@@ -88,7 +88,7 @@ def _open_path(text: str, *, writes: bool) -> ObjectStore:
         )
     try:
         return _open_directory(Path(text).expanduser().absolute(), writes=writes)
-    except RuntimeError as error:  # ~nobody
+    except RuntimeError as error:  # an unknown user, as in ~nobody
         raise UsageError(f"{text!r}: {error}", hint=f"known are {_KNOWN}") from error
 
 

@@ -33,7 +33,7 @@ class Call:
         self._whole = whole
         self._own = Deadline(seconds)
         self.is_cut = False
-        # Kept here because http.client drops the socket of a connection that the server will close.
+        # The socket is kept here, because http.client drops it if the server is going to close the connection.
         self.socket: socket.socket | None = None
 
     def extend(self, size: int) -> None:

@@ -70,7 +70,7 @@ class Ahead:
         is_next = bool(self._waiting) and self._waiting[0] is segment
         if is_next:
             self._fill(())
-        if segment.base_offset not in self._begun:  # a large log, or a second attempt
+        if segment.base_offset not in self._begun:  # its log is too large, or this is a second attempt
             if is_next:
                 self._waiting.popleft()
             return begin_attempt(self._job, segment, Deadline(self._job.tierer.timeout))
