@@ -324,7 +324,7 @@ def cluster_options(
 
 
 @dataclass(frozen=True)
-class ToldBy:
+class CopyTaskSource:
     """The source of the decision whether a copy task works on a partition.
 
     Attributes:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tiersnap.snapshot.gate.printed_steps import Place
     from tiersnap.snapshot.gate.verdict import Verdict
     from tiersnap.snapshot.replay.replay_start import Beginnings
-    from tiersnap.snapshot.report.exactly_once import ForgetfulReplica
+    from tiersnap.snapshot.report.exactly_once import ReplicaWithoutProducers
 
 # Types of fields.
 ForPeople = Annotated[str, Meta(description="the number before it, for people")]
@@ -84,7 +84,7 @@ def tell_old_versions(output: Output, store: ObjectStore) -> None:
         output.talk(said)
 
 
-def tell_forgetful(output: Output, replicas: Sequence[ForgetfulReplica], place: Place) -> None:
+def print_replicas_without_producers(output: Output, replicas: Sequence[ReplicaWithoutProducers], place: Place) -> None:
     """Print the replicas that lost active producers, and the command that restores the producers."""
     for each in replicas:
         lead = "" if each.lead is None else f"; until this replica is repaired, {each.lead} should lead"

@@ -16,11 +16,11 @@ from tiersnap.jobs.cli.command import command
 from tiersnap.jobs.cli.option_types import LocalPath, clock
 from tiersnap.jobs.cli.options import now_option, warehouse_option
 from tiersnap.jobs.cli.output import Output
-from tiersnap.jobs.cli.sentences import ForPeople, tell_forgetful
+from tiersnap.jobs.cli.sentences import ForPeople, print_replicas_without_producers
 from tiersnap.snapshot.gate.printed_steps import text
 from tiersnap.snapshot.gate.steps_by_problem import REMOVE_ORPHANS
 from tiersnap.snapshot.gate.verdict import Verdict
-from tiersnap.snapshot.report.exactly_once import ForgetfulReplica
+from tiersnap.snapshot.report.exactly_once import ReplicaWithoutProducers
 from tiersnap.snapshot.report.model import PagePartition, PageTopic, Report, Totals
 from tiersnap.snapshot.report.run_info import RunInfo, without_user
 from tiersnap.snapshot.report.step_place import place_of, segment_file
@@ -146,8 +146,9 @@ class ReportSummary:
     """Incomplete or redundant remote segments, and replicas without producers."""
 
     unneeded_copies: list[str] | UnsetType = UNSET
-    forgetful: Annotated[
-        list[ForgetfulReplica] | UnsetType, Meta(description="replicas that lost active producers, by the last runs")
+    replicas_without_producers: Annotated[
+        list[ReplicaWithoutProducers] | UnsetType,
+        Meta(description="replicas that lost active producers, by the last runs"),
     ] = UNSET
 
 
@@ -206,16 +207,16 @@ def report(
     info = dataclasses.replace(info, disks=disks_below(set(info.sources) - set(info.collected)))
     summary = summarise(rows, info)
     left = list(map(str, unneeded(copies(warehouse))))
-    forgetful = last.settings.forgetful
+    replicas_without_producers = last.settings.replicas_without_producers
     members = None
-    if left or forgetful:
-        members = ReportSummary(left or UNSET, list(forgetful) or UNSET)
+    if left or replicas_without_producers:
+        members = ReportSummary(left or UNSET, list(replicas_without_producers) or UNSET)
     if grain == "segment":
         output.rows(SegmentVerdict, _segments(rows, info), columns=SEGMENT_COLUMNS, summary=members)
     else:
         _show_topics(output, summary, members, by_partition=grain == "partition")
     place = place_of(info)
-    tell_forgetful(output, forgetful, place)
+    print_replicas_without_producers(output, replicas_without_producers, place)
     if left:
         output.talk(
             f"{count_of(len(left), 'remote segment is', 'remote segments are')} incomplete or redundant. Remove those "
@@ -223,11 +224,13 @@ def report(
         )
     if folder is not None:
         summary = with_remote_checks(summary, remote_checks(warehouse))
-        summary = dataclasses.replace(summary, forgetful=forgetful, trend=waiting_trend(warehouse))
+        summary = dataclasses.replace(
+            summary, replicas_without_producers=replicas_without_producers, trend=waiting_trend(warehouse)
+        )
         write_report(summary, folder, ExactlyOnce(audit(warehouse), failover(warehouse)))
         output.talk(f"wrote {folder}/index.html, readiness.json, readiness.csv and the files that they link to")
     verdicts = {verdict: count.segments for verdict, count in summary.cluster.verdicts.items()}
-    without_producers = [OtherProblem.REPLICA_WITHOUT_PRODUCERS] * len(forgetful)
+    without_producers = [OtherProblem.REPLICA_WITHOUT_PRODUCERS] * len(replicas_without_producers)
     return exit_code_of([*problems_of(verdicts), *findings(warehouse), *without_producers])
 
 

@@ -18,9 +18,9 @@ from tiersnap.jobs.cli.publish_options import PublishRequest, publishing_options
 from tiersnap.jobs.cli.sentences import (
     NOTHING_TO_TIER,
     ByName,
+    print_replicas_without_producers,
     tell_failures,
     tell_finished_copies,
-    tell_forgetful,
     tell_in_remote,
     tell_left_to_brokers,
     tell_mended,
@@ -32,7 +32,7 @@ from tiersnap.jobs.telemetry.metrics import Sinks, metrics_options
 from tiersnap.snapshot.gate.exit_code import exit_code_of
 from tiersnap.snapshot.gate.verdict import TO_UPLOAD, Verdict, may_be_tiered
 from tiersnap.snapshot.masking import masked
-from tiersnap.snapshot.report.exactly_once import ForgetfulReplica
+from tiersnap.snapshot.report.exactly_once import ReplicaWithoutProducers
 from tiersnap.snapshot.report.run_info import RunCounts
 from tiersnap.snapshot.units import count_of
 
@@ -65,10 +65,10 @@ class RunSummary:
     encryption_unknown: Annotated[
         int, Meta(description="partitions without a manifest that shows whether the plugin encrypts")
     ]
-    forgetful: Annotated[
-        list[ForgetfulReplica] | UnsetType, Meta(description="the first replicas that lost active producers")
+    replicas_without_producers: Annotated[
+        list[ReplicaWithoutProducers] | UnsetType, Meta(description="the first replicas that lost active producers")
     ] = UNSET
-    forgetful_count: int | UnsetType = UNSET
+    replicas_without_producers_count: int | UnsetType = UNSET
     finding_count: Annotated[int, Meta(description="number of all findings; `findings` has the first ones")]
     error_count: Annotated[int, Meta(description="number of all errors; `errors` has the first ones")]
     seconds: Annotated[dict[str, float], Meta(description="duration by stage")]
@@ -339,8 +339,8 @@ def _summary(outcome: RunOutcome, run_id: str, report: Path) -> RunSummary:
         counts=outcome.counts,
         ready_elsewhere=outcome.ready_elsewhere or UNSET,
         encryption_unknown=outcome.encryption_unknown,
-        forgetful=outcome.forgetful or UNSET,
-        forgetful_count=outcome.forgetful_count or UNSET,
+        replicas_without_producers=outcome.replicas_without_producers or UNSET,
+        replicas_without_producers_count=outcome.replicas_without_producers_count or UNSET,
         finding_count=outcome.finding_count,
         error_count=outcome.error_count,
         seconds={name: round(value, 2) for name, value in outcome.seconds.items()},
@@ -364,7 +364,7 @@ def _next_of(outcome: RunOutcome, settings: RunSettings, place: Place) -> str:
 
 def _tell_troubles(output: Output, outcome: RunOutcome, place: Place) -> None:
     """Print the replicas without producers, the unknown topics, the number of findings not printed, and the errors."""
-    tell_forgetful(output, outcome.forgetful, place)
+    print_replicas_without_producers(output, outcome.replicas_without_producers, place)
     for topic in outcome.unknown_topics:
         output.warn(f"--topic-ids: no partition of the topic {topic} in any source")
     if outcome.finding_count > len(outcome.findings):

@@ -22,7 +22,7 @@ from tiersnap.jobs.cli.sentences import ByName, of_not_compared, of_unlocated, t
 from tiersnap.jobs.cli.situation_options import situation_options
 from tiersnap.jobs.situation.situation import Situation
 from tiersnap.jobs.telemetry.metrics import Sinks, metrics_options
-from tiersnap.snapshot.exactly_once.simulate.kinds import Forgotten
+from tiersnap.snapshot.exactly_once.simulate.kinds import LostProducers
 from tiersnap.snapshot.gate.trusted import SnapshotVerdict
 from tiersnap.snapshot.gate.verdict import Verdict
 from tiersnap.snapshot.replay.facts import PartitionFacts, SegmentFacts
@@ -62,7 +62,7 @@ class ScannedPartition:
     snapshots: ByName
     verdicts: ByName
     findings: int
-    forgotten: Forgotten | None
+    lost_producers: LostProducers | None
 
     @property
     def size(self) -> str:
@@ -74,7 +74,7 @@ class ScannedPartition:
         fine = 0
         for verdict in ("READY", "TIERED", "UPLOADED", "IN_REMOTE", "ACTIVE_SEGMENT"):
             fine += self.verdicts.get(verdict, 0)
-        return -self.findings - (self.forgotten is not None), fine - self.segments
+        return -self.findings - (self.lost_producers is not None), fine - self.segments
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +156,7 @@ def scan(
     checks = read_checks(checks_file, is_shown=report is not None)
     situation, unanswered = situation.answering()
     log_dirs, view = situation.log_dirs.require("log directories"), situation.view_to_read()
-    told_by = opt.ToldBy(situation.cluster.value)
+    told_by = opt.CopyTaskSource(situation.cluster.value)
     opened = with_stated(open_log_dirs(log_dirs), log_starts)
     answer = told_by.about(opened, selection.topic, output)
     tasks = answer.tasks
@@ -241,7 +241,7 @@ def _partition(log_dir: str, scanned: Scanned) -> ScannedPartition:
         snapshots=dict(Counter(map(str, scanned.snapshots.values())).most_common()),
         verdicts=dict(Counter(str(each.verdict) for each in scanned.readiness).most_common()),
         findings=len(scanned.examination.findings),
-        forgotten=scanned.forgotten,
+        lost_producers=scanned.lost_producers,
     )
 
 
@@ -376,8 +376,8 @@ def _of_snapshots(totals: ScanTotals, place: Place) -> Iterator[str]:
     from tiersnap.snapshot.gate.exit_code import OtherProblem
     from tiersnap.snapshot.gate.steps_by_problem import REPAIR, REPAIR_REMOTE, REPLACE, REPLACE_REMOTE
 
-    yield from totals.forgotten
-    if totals.forgotten:
+    yield from totals.lost_producers
+    if totals.lost_producers:
         step = place.clears(OtherProblem.REPLICA_WITHOUT_PRODUCERS)
         yield f"next for lost producers: stop the broker before it leads these partitions: {step}"
     elif any(totals.wanted[each] for each in _WRONG):

@@ -245,7 +245,10 @@ def tier(
 
     checks = read_checks(checks_file, is_shown=report is not None)
     situation, unanswered = request.situation.answering(needs_remote=True)
-    log_dirs, told_by = situation.log_dirs.require("log directories"), opt.ToldBy(situation.cluster.value, left_for)
+    log_dirs, told_by = (
+        situation.log_dirs.require("log directories"),
+        opt.CopyTaskSource(situation.cluster.value, left_for),
+    )
     location = open_location(request.store, request.view.layout)
     host = request.host_in(location, every_boundary=every_boundary)
     opened, selection = with_stated(open_log_dirs(log_dirs), log_starts), Selection(request.topic)
@@ -254,7 +257,9 @@ def tier(
     refuse_twice(opened)
     swept = host.prepare_store(request.topic)
     host = host.told(told_by.about(opened, request.topic, output), told_by.left_for)
-    host = replace(host, asks_forgotten=report is not None or sinks.is_any, log_start_of_now=told_by.ask_log_start)
+    host = replace(
+        host, finds_lost_producers=report is not None or sinks.is_any, log_start_of_now=told_by.ask_log_start
+    )
     if teller is not None:
         folders = chain.from_iterable(selected_folders(opened, selection))
         topics = {folder.rpartition("-")[0] for folder in folders}
@@ -278,7 +283,9 @@ def tier(
         from tiersnap.snapshot.report.model import with_remote_checks
         from tiersnap.snapshot.report.summary import summarise
 
-        made = replace(summarise(list(done.readiness()), info), forgetful=done.forgetful())
+        made = replace(
+            summarise(list(done.readiness()), info), replicas_without_producers=done.replicas_without_producers()
+        )
         made = with_remote_checks(made, checks)
         write_report_and_metrics(made, code, report, sinks, errors=len(errors))
     leftovers = leftovers_by_kind(done.leftovers_removed, swept)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from tiersnap.jobs.pipeline.listing import NOTHING_TOLD, RecordsInput, ToldOfPartition
+from tiersnap.jobs.pipeline.listing import NOTHING_STATED, RecordsInput, StatedFacts
 from tiersnap.jobs.pipeline.partition_sources import open_source
 from tiersnap.jobs.pipeline.settings import RunSettings
 from tiersnap.jobs.pipeline.spark_start import check_spark
@@ -60,7 +60,7 @@ class RunInput:
     store: ObjectStore
     leaders: pa.Table | None = None  # rows of LEADERS; None if the run does not need the cluster to choose replicas
     copy_tasks: CopyTasks | None = None  # None without a cluster, or if the settings do not use copy tasks
-    told: Mapping[str, ToldOfPartition] = field(default_factory=dict)  # by folder name
+    told: Mapping[str, StatedFacts] = field(default_factory=dict)  # by folder name
     teller: TellBrokers | None = None  # publishes uploaded segments; None to publish nothing
     records: RecordsInput | None = None  # None if neither a cluster nor a source has `__remote_log_metadata`
 
@@ -101,7 +101,7 @@ def run_input(
     store = store or open_store(settings.remote, settings.stores, writes=settings.uploads)
     beside_brokers(settings.sources, open_location(store, settings.layout)).refuse_contradiction()
     (check_conditions if settings.uploads else check_lists)(store)
-    told = {name: ToldOfPartition(offset) for name, offset in settings.log_starts.items()}
+    told = {name: StatedFacts(offset) for name, offset in settings.log_starts.items()}
     replicas = wanted_of_replicas(found.metadata_replicas)
     records = None if replicas is None else RecordsInput(replicas, ReadRecords())
     given = RunInput(found, store, told=told, records=records)
@@ -111,7 +111,7 @@ def run_input(
     if cluster is None:
         return given
     is_bounded = settings.replay.scan is Scan.WINDOW
-    given = replace(given, told=told_of_cluster(cluster, found, told, is_bounded=is_bounded))
+    given = replace(given, told=facts_from_cluster(cluster, found, told, is_bounded=is_bounded))
     names = set(filter(None, map(split_folder_name, (folder for _, folder in found.folders))))
     wanted = wanted_of_cluster(cluster, names)
     task = ReadRecords(cluster.bootstrap_server, cluster.properties)
@@ -204,9 +204,9 @@ def refuse_two_clusters(owners: Mapping[str, MetaProperties]) -> None:
             )
 
 
-def told_of_cluster(
-    cluster: Cluster, found: Discovered, told: Mapping[str, ToldOfPartition], *, is_bounded: bool
-) -> dict[str, ToldOfPartition]:
+def facts_from_cluster(
+    cluster: Cluster, found: Discovered, told: Mapping[str, StatedFacts], *, is_bounded: bool
+) -> dict[str, StatedFacts]:
     """Return `told`, by folder name, with the offsets and topic ids that the cluster returns.
 
     Args:
@@ -229,7 +229,7 @@ def told_of_cluster(
     for name, number in led:
         log_start, high_watermark = offsets[name, number]
         answers[f"{name}-{number}"] = replace(
-            told.get(f"{name}-{number}", NOTHING_TOLD),
+            told.get(f"{name}-{number}", NOTHING_STATED),
             topic_id=topics[name].topic_id,
             leader_log_start=log_start,
             leader_stable=stable.get((name, number)),

@@ -11,7 +11,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from tiersnap.jobs.pipeline.decoding import bytes_to_read
-from tiersnap.jobs.pipeline.known import is_true, known_decodes, lost, still_there
+from tiersnap.jobs.pipeline.known import is_true, known_decodes, lost, present_partitions
 from tiersnap.jobs.pipeline.unread import ANSWERED
 from tiersnap.snapshot.log.findings import NOT_READ
 from tiersnap.snapshot.replay.remote_listing import Encryption
@@ -77,7 +77,7 @@ def _segments(listed: DataFrame, partitions: DataFrame, remote_log_segments: Dat
 
     A partition without segments has one row without a segment.
     """
-    known = listed.join(still_there(partitions), on=list(PARTITION_KEY), how="left")
+    known = listed.join(present_partitions(partitions), on=list(PARTITION_KEY), how="left")
     known = known.join(lost(remote_log_segments), on=["topic_id", "partition"], how="left")
     is_lost = is_true(F.col("lost_run") >= F.col("replayed.run"))
     of_it = known.select(

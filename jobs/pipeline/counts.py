@@ -28,13 +28,13 @@ from tiersnap.snapshot.errors import (
     failure,
     names_of,
 )
-from tiersnap.snapshot.exactly_once.simulate.kinds import Forgotten
+from tiersnap.snapshot.exactly_once.simulate.kinds import LostProducers
 from tiersnap.snapshot.gate.lost_ranges import lost_error
 from tiersnap.snapshot.log.findings import Finding, FindingKind
 from tiersnap.snapshot.log.places import located
 from tiersnap.snapshot.masking import masked_uri
 from tiersnap.snapshot.replay.remote_listing import LostRange, place_error
-from tiersnap.snapshot.report.exactly_once import ForgetfulReplica
+from tiersnap.snapshot.report.exactly_once import ReplicaWithoutProducers
 from tiersnap.snapshot.rows import Rows
 from tiersnap.snapshot.tables.facts import FactKind
 from tiersnap.snapshot.tables.schema_parts import PARTITION_KEY
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from tiersnap.jobs.pipeline.totals import RunTotals
 
 MOST_TOLD = 20
-_FORGOTTEN = Rows(Forgotten).names
+_FORGOTTEN = Rows(LostProducers).names
 _ALL = 2**62  # rank of a replica that lost no producers, above every number of producers
 
 
@@ -56,7 +56,9 @@ def count_listed(outcome: RunOutcome, counts: RunTotals, listed: DataFrame) -> N
         outcome.errors += map(_failure, few.collect())
 
 
-def count_forgetful(outcome: RunOutcome, count: int, replicas: DataFrame, collected: Collection[str]) -> None:
+def count_replicas_without_producers(
+    outcome: RunOutcome, count: int, replicas: DataFrame, collected: Collection[str]
+) -> None:
     """Add the replicas that lost active producers, the worst first, each with the replica that should lead.
 
     The replica with most active producers should lead. Replicas are not compared if they come from a collected folder,
@@ -68,18 +70,18 @@ def count_forgetful(outcome: RunOutcome, count: int, replicas: DataFrame, collec
         replicas: LISTED rows.
         collected: URIs of the sources that are collected folders.
     """
-    outcome.forgetful_count = count
+    outcome.replicas_without_producers_count = count
     if not count:
         return
-    is_looked_at = ~F.col("log_dir").isin(list(collected)) & F.col("error").isNull()
-    knows = F.when(is_looked_at, F.coalesce("known", F.lit(_ALL)))
+    is_checked = ~F.col("log_dir").isin(list(collected)) & F.col("error").isNull()
+    knows = F.when(is_checked, F.coalesce("known", F.lit(_ALL)))
     best = F.max_by("log_dir", knows).alias("best"), F.count(knows).alias("count")
     found = replicas.where("known is not null")
     found = found.join(replicas.groupBy("topic", "partition").agg(*best), on=["topic", "partition"])
     lead = F.expr("if(count > 1, best, null)").alias("lead")
     worst = found.select("log_dir", "topic", "partition", *_FORGOTTEN, lead)
     worst = worst.orderBy(F.expr("living - known").desc(), "topic", "partition", "log_dir").limit(MOST_TOLD)
-    outcome.forgetful = [ForgetfulReplica(**row.asDict()) for row in worst.collect()]
+    outcome.replicas_without_producers = [ReplicaWithoutProducers(**row.asDict()) for row in worst.collect()]
 
 
 def count_doubt(outcome: RunOutcome, doubted: str | None, place: str) -> None:

@@ -76,9 +76,9 @@ def decode(spark: SparkSession | Session, settings: DecodeSettings) -> DecodeOut
         outcome.segments, outcome.bytes = work.segments, work.bytes
         stale = keep(batches.stale_segments(listed, known))
         outcome.stale = stale.count()
-        looked_at, decoded = batches.every_segment(listed), known
+        listed_at, decoded = batches.every_segment(listed), known
         if not settings.apply:
-            looked_at = looked_at.join(wanted.select(*SEGMENT_KEY), on=list(SEGMENT_KEY), how="left_anti")
+            listed_at = listed_at.join(wanted.select(*SEGMENT_KEY), on=list(SEGMENT_KEY), how="left_anti")
         elif outcome.segments:
             last = known.agg(F.max("known_run").alias("run")).collect()[0].run or 0
             mine = _append(warehouse, wanted, work, settings, outcome, 1 + last)
@@ -87,7 +87,7 @@ def decode(spark: SparkSession | Session, settings: DecodeSettings) -> DecodeOut
         if settings.apply and outcome.stale:
             gone = stale.withColumnRenamed("base_offset", "segment_base_offset")
             warehouse.delete(TABLE, batches.SEGMENT_OF_BATCH, gone)
-        unread = batches.unread_segments(looked_at, decoded)
+        unread = batches.unread_segments(listed_at, decoded)
         of_logs, _ = damage(listed, unread, keep, check_crc=settings.check_crc)
         outcome.damage = of_logs.behind(found.findings)
     return outcome

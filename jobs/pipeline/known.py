@@ -62,7 +62,7 @@ def last_replayed(partitions: DataFrame, names: Sequence[str] = _REPLAYED) -> Da
     return last.select(*PARTITION_KEY, F.struct("kind", "run", *names).alias("replayed"))
 
 
-def still_there(partitions: DataFrame, names: Sequence[str] = _REPLAYED) -> DataFrame:
+def present_partitions(partitions: DataFrame, names: Sequence[str] = _REPLAYED) -> DataFrame:
     """Return the rows of `last_replayed` without partitions that a later run found deleted."""
     return last_replayed(partitions, names).where(F.col("replayed.kind") == str(FactKind.REPLAYED))
 

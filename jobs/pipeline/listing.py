@@ -16,7 +16,7 @@ from tiersnap.jobs.pipeline.grouping import by_key, of_batches
 from tiersnap.jobs.pipeline.partition_sources import LogDirSource, PartitionSource, open_source
 from tiersnap.remote_storage.cluster.records_task import FOUND, ReadRecords
 from tiersnap.snapshot.errors import CorruptIndexError
-from tiersnap.snapshot.exactly_once.simulate.forgotten import told_forgotten
+from tiersnap.snapshot.exactly_once.simulate.lost_producers import lost_producers_of
 from tiersnap.snapshot.formats.indexes import decode_time_index
 from tiersnap.snapshot.log.file_system import FileSystem, read_bounded
 from tiersnap.snapshot.log.log_dir import Partition, Segment
@@ -91,7 +91,7 @@ def _largest_timestamp(filesystem: FileSystem, segment: Segment) -> int | None:
 
 
 @dataclass(frozen=True, slots=True)
-class ToldOfPartition:
+class StatedFacts:
     """Facts about a partition from the command line and the cluster, which its files may lack.
 
     Attributes:
@@ -123,7 +123,7 @@ class ToldOfPartition:
         return LeaderOffsets(self.leader_stable, self.leader_high_watermark)
 
 
-NOTHING_TOLD = ToldOfPartition()
+NOTHING_STATED = StatedFacts()
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +132,7 @@ class SourceFolder:
 
     log_dir: str
     folder: str
-    told: ToldOfPartition = NOTHING_TOLD
+    told: StatedFacts = NOTHING_STATED
     # Records of `__remote_log_metadata`, one element per topic id that the topic name had.
     records: tuple[PartitionRecords, ...] = ()
 
@@ -184,8 +184,8 @@ class ListPartitions:
         if not isinstance(source, LogDirSource):
             return listed  # a collected folder contains complete decodes, so no scan is bounded
         if self.look is not None and self.living is not None and listed.remote_error is None:
-            lost = told_forgotten(self.look, source.filesystem, partition, self.living)
-            listed = replace(listed, forgotten=lost)
+            lost = lost_producers_of(self.look, source.filesystem, partition, self.living)
+            listed = replace(listed, lost_producers=lost)
         if self.since is None:
             return listed
         listed = replace(listed, leader=found.told.leader_of(partition))
@@ -204,7 +204,7 @@ def folders(
     spark: SparkSession,
     found: Sequence[tuple[str, str]],
     *,
-    told: Mapping[str, ToldOfPartition] = MappingProxyType({}),
+    told: Mapping[str, StatedFacts] = MappingProxyType({}),
     records: RecordsInput | None = None,
     per_task: int = FOLDERS_PER_TASK,
 ) -> DataFrame:
@@ -219,7 +219,7 @@ def folders(
         records: the partitions of `__remote_log_metadata` to read; tasks read each of them once. None to read none.
         per_task: number of folders per Spark task.
     """
-    rows = (SourceFolder(*each, told.get(each[1], NOTHING_TOLD)) for each in found)
+    rows = (SourceFolder(*each, told.get(each[1], NOTHING_STATED)) for each in found)
     made = _of_its_own(spark, FOLDER_ROWS.batch(rows))
     if records is not None:
         read = by_key(

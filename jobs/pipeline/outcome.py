@@ -12,14 +12,14 @@ from tiersnap.snapshot.errors import ExitCode, TiersnapError
 from tiersnap.snapshot.gate.exit_code import OtherProblem, Problem
 from tiersnap.snapshot.gate.verdict import TO_UPLOAD, Verdict, cleared_by_apply, problems_of
 from tiersnap.snapshot.log.findings import Finding, FindingKind
-from tiersnap.snapshot.report.exactly_once import ForgetfulReplica
+from tiersnap.snapshot.report.exactly_once import ReplicaWithoutProducers
 from tiersnap.snapshot.report.model import Report
 from tiersnap.snapshot.report.run_info import RunCounts, RunInfo
 
 
 @dataclass
 class RunOutcome:
-    """Counts of one run. `findings`, `errors` and `forgetful` contain the first few only; their counts are complete."""
+    """Counts of one run. Lists of findings, errors and replicas contain the first few; their counts are complete."""
 
     partitions: int = 0  # listed
     segments: int = 0  # listed
@@ -28,8 +28,8 @@ class RunOutcome:
     copies_finished: int = 0  # complete remote segments of earlier attempts that the run finished without an upload
     finding_count: int = 0
     findings: list[Finding] = field(default_factory=list)
-    forgetful_count: int = 0  # replicas that lost active producers
-    forgetful: list[ForgetfulReplica] = field(default_factory=list)
+    replicas_without_producers_count: int = 0  # replicas that lost active producers
+    replicas_without_producers: list[ReplicaWithoutProducers] = field(default_factory=list)
     unknown_topics: tuple[str, ...] = ()  # topics of --topic-id that no source has
     kinds: set[FindingKind] = field(default_factory=set)  # kinds of all findings
     errors: list[TiersnapError] = field(default_factory=list)
@@ -63,7 +63,7 @@ class RunOutcome:
         cleared = () if settings.uploads else cleared_by_apply(settings.replay)
         yield from problems_of(self.verdicts, cleared=cleared)
         yield from self.published.problems()
-        if self.forgetful_count:
+        if self.replicas_without_producers_count:
             yield OtherProblem.REPLICA_WITHOUT_PRODUCERS
 
     def as_facts(self) -> dict[str, object]:

@@ -27,7 +27,7 @@ from tiersnap.snapshot.errors import RecordedError
 from tiersnap.snapshot.log.log_dir import Segment
 from tiersnap.snapshot.log.segment_scan import SegmentEnd
 from tiersnap.snapshot.replay.partition_listing import PartitionListing
-from tiersnap.snapshot.replay.replay_listing import FROM_THE_BEGINNING, ListingReplay, Replayed, Resume, told_at
+from tiersnap.snapshot.replay.replay_listing import FROM_THE_BEGINNING, ListingReplay, Replayed, Resume, error_at
 from tiersnap.snapshot.replay.replay_start import StartState
 from tiersnap.snapshot.replay.segment_runs import Run, WindowDecode
 from tiersnap.snapshot.tables.deltas import parts
@@ -153,7 +153,7 @@ def facts_of(
     for number, finding in enumerate(found.findings):
         yield fact(kind=FactKind.FINDING, part=number, finding=finding)
     for number, error in enumerate(replayed.errors):
-        recorded = RecordedError.of(error, told_at(listing.partition, error))
+        recorded = RecordedError.of(error, error_at(listing.partition, error))
         yield fact(kind=FactKind.ERROR, part=number, error=recorded)
 
 

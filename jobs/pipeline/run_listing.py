@@ -110,7 +110,9 @@ def count_all(run: RunContext, found: RunListing, changed: DataFrame) -> RunTota
     Raises:
         NotALogDirError, UsageError: see `totals.refuse`.
     """
-    of_replicas = found.replicas.agg(F.count("known").alias("forgetful"), F.count("error").alias("unasked"))
+    of_replicas = found.replicas.agg(
+        F.count("known").alias("replicas_without_producers"), F.count("error").alias("unasked")
+    )
     totals = asked(
         [
             of_changes(changed),
@@ -128,7 +130,7 @@ def count_all(run: RunContext, found: RunListing, changed: DataFrame) -> RunTota
     outcome.encryption_unknown, outcome.has_leftovers = totals.unknown_encryption, totals.left > 0
     counts.count_listed(outcome, totals, found.listed)
     counts.count_lost(outcome, totals.lost, found.listed, run.location.words, run.collected)
-    counts.count_forgetful(outcome, totals.forgetful, found.replicas, run.collected)
+    counts.count_replicas_without_producers(outcome, totals.replicas_without_producers, found.replicas, run.collected)
     _tell(run, totals)
     return totals
 

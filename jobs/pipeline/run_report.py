@@ -29,12 +29,14 @@ def record(run: RunContext, totals: RunTotals, *, has_more: bool) -> None:
         has_more: the run will append more rows.
     """
     collected, settings = run.given.found.collected_log_dirs, run.settings
-    forgetful = summary.KnownForgetful.of(run.outcome.forgetful, totals, settings, run.collected)
-    kept = {"collected": dict(collected), "forgetful": forgetful.rows()}
+    replicas_without_producers = summary.KnownReplicasWithoutProducers.of(
+        run.outcome.replicas_without_producers, totals, settings, run.collected
+    )
+    kept = {"collected": dict(collected), "replicas_without_producers": replicas_without_producers.rows()}
     rows = list(unrecorded_runs(run.warehouse, totals.unrecorded, settings, kept, collected))
     for row in rows:
         run.talk(f"run {row['run_id']} failed or was killed before it was recorded: the table runs has it now")
-    if run.warehouse.commits or forgetful.has_changed or has_more:
+    if run.warehouse.commits or replicas_without_producers.has_changed or has_more:
         rows.append(counts.row_of_runs(run.outcome, settings, run.number, **kept))
     if rows:
         run.append("runs", run.spark.createDataFrame(pa.Table.from_pylist(rows, schema=RUNS)))
@@ -62,4 +64,4 @@ def report(judging: Judging, groups: pa.Table) -> None:
     )
     made = summary.to_report(groups, judging.judged, outcome.info, run.spark)
     made = with_remote_checks(made, checking.verified(run.warehouse))
-    outcome.report = replace(made, forgetful=tuple(outcome.forgetful))
+    outcome.report = replace(made, replicas_without_producers=tuple(outcome.replicas_without_producers))

@@ -29,8 +29,8 @@ from tiersnap.snapshot.report.aggregate import (
     of_partitions,
     ranks_of,
 )
-from tiersnap.snapshot.report.exactly_once import ForgetfulReplica
-from tiersnap.snapshot.report.from_tables import BEFORE_THE_FIRST, LastSettings, worst_forgetful
+from tiersnap.snapshot.report.exactly_once import ReplicaWithoutProducers
+from tiersnap.snapshot.report.from_tables import BEFORE_THE_FIRST, LastSettings, worst_replicas_without_producers
 from tiersnap.snapshot.report.model import Report
 from tiersnap.snapshot.report.run_info import RunInfo
 from tiersnap.snapshot.report.summary import summarise_aggregated
@@ -120,16 +120,20 @@ def _coded(table: pa.Table, topics: Codes, log_dirs: Codes) -> pa.Table:
 
 
 @dataclass(frozen=True)
-class KnownForgetful:
+class KnownReplicasWithoutProducers:
     """The replicas without producers that the table `runs` has before a run, and after it."""
 
-    before: tuple[ForgetfulReplica, ...]
-    after: tuple[ForgetfulReplica, ...]
+    before: tuple[ReplicaWithoutProducers, ...]
+    after: tuple[ReplicaWithoutProducers, ...]
 
     @classmethod
     def of(
-        cls, found: Iterable[ForgetfulReplica], totals: RunTotals, settings: RunSettings, collected: Collection[str]
-    ) -> KnownForgetful:
+        cls,
+        found: Iterable[ReplicaWithoutProducers],
+        totals: RunTotals,
+        settings: RunSettings,
+        collected: Collection[str],
+    ) -> KnownReplicasWithoutProducers:
         """Return the replicas that a run found, and those of earlier runs that this run did not check.
 
         Args:
@@ -139,15 +143,15 @@ class KnownForgetful:
             collected: URIs of collected folders; no run checks their replicas.
         """
 
-        def is_looked_at(each: ForgetfulReplica) -> bool:
+        def is_checked(each: ReplicaWithoutProducers) -> bool:
             is_here = each.log_dir in settings.sources and each.log_dir not in collected
             return is_here and not totals.unasked and matches_topic(each.topic, settings.topics)
 
         last = BEFORE_THE_FIRST
         if totals.settings is not None:
             last = LastSettings.decode(totals.settings, settings.warehouse)
-        before = last.forgetful
-        return cls(before, worst_forgetful([each for each in before if not is_looked_at(each)], found))
+        before = last.replicas_without_producers
+        return cls(before, worst_replicas_without_producers([each for each in before if not is_checked(each)], found))
 
     @property
     def has_changed(self) -> bool:

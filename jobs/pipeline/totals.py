@@ -50,7 +50,7 @@ class RunTotals:
     settings: str | None = None  # settings of that run
     differences: int = 0  # rows to append to remote_log_segments
     gone: int = 0  # rows to append to partitions about deleted partitions
-    forgetful: int = 0  # replicas in all sources that lost active producers
+    replicas_without_producers: int = 0  # replicas in all sources that lost active producers
     unasked: int = 0  # replicas in all sources whose remote segments could not be listed
 
     @property

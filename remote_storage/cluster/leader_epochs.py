@@ -205,7 +205,7 @@ def open_lineage(cluster: Cluster, log_dirs: Iterable[str]) -> Iterator[Lineage]
         with ExitStack() as connections:
             yield _Leaders(cluster, connections).of
     else:
-        yield partial(_of_nobody, cluster)
+        yield partial(_of_unasked_leader, cluster)
 
 
 @dataclass
@@ -253,7 +253,7 @@ def _of_log_dirs(log_dirs: Iterable[LogDir], partition: TopicIdPartition, leader
     raise UnknownTopicError(f"{partition} is in no LOGDIR", hint="give the leader's log directories")
 
 
-def _of_nobody(cluster: Cluster, partition: TopicIdPartition, leader: int) -> EndOffsetFor:
+def _of_unasked_leader(cluster: Cluster, partition: TopicIdPartition, leader: int) -> EndOffsetFor:
 
     def refuse(epoch: int) -> tuple[int, int]:
         raise LeaderEpochLineageError(

@@ -34,7 +34,7 @@ class StuckPartition:
     Attributes:
         next_offset: end of the remote log, exclusive.
         attempts: number of failed copy attempts, at `next_offset` or at segments that were finished meanwhile.
-        has_not_looked: whether the copy task may not have read published records, because a run was interrupted or
+        ignores_published: whether the copy task may not have read published records, because a run was interrupted or
             copying was not disabled and enabled after the publication.
         fails_at: start offsets of unfinished attempts; empty if the copy task may be healthy.
         seen: ids of all segments in the records when the partition was found stuck.
@@ -46,7 +46,7 @@ class StuckPartition:
     leader: int
     next_offset: int
     attempts: int
-    has_not_looked: bool = False
+    ignores_published: bool = False
     fails_at: frozenset[int] = frozenset()
     seen: frozenset[str] = frozenset()
     hung: HungCopy | None = None
@@ -115,8 +115,8 @@ def find_stuck(
 
     suspects = list(_suspects(cache, candidates, end_of))
     failing = _failing(cluster, reader, candidates, suspects, talk)
-    not_looked = {each for each, progress in failing.items() if progress is CopyProgress.FAILING}.union(resumed)
-    wanted = failing.keys() | not_looked
+    ignoring = {each for each, progress in failing.items() if progress is CopyProgress.FAILING}.union(resumed)
+    wanted = failing.keys() | ignoring
 
     def stuck(partition: TopicIdPartition) -> StuckPartition:
         end = end_of(partition)
@@ -126,7 +126,7 @@ def find_stuck(
             candidates[partition],
             end,
             len(attempts(cache, partition, end)) + len(blind_attempts(cache, partition)),
-            partition in not_looked,
+            partition in ignoring,
             frozenset(segment.start_offset for segment in begun),
             frozenset(cache.segments(partition)),
         )
@@ -139,7 +139,7 @@ def find_stuck(
         del others[each.partition]
     for copy in find_hung(cluster, cache, lineage, others, hung):
         name, seen = copy.partition, frozenset(cache.segments(copy.partition))
-        found.append(StuckPartition(name, others[name], end_of(name), 1, has_not_looked=True, seen=seen, hung=copy))
+        found.append(StuckPartition(name, others[name], end_of(name), 1, ignores_published=True, seen=seen, hung=copy))
     return found
 
 

@@ -50,15 +50,15 @@ class LeaseHolder(StoredObject, frozen=True, kw_only=True):
         return cls(run_id=run_id, process=process or this_process(), renewals=0, ended=False)
 
 
-def held_by_another(name: str, held: LeaseHolder, heard_at: int, otherwise: str) -> TransientError:
+def held_by_another(name: str, held: LeaseHolder, renewed_at: int, otherwise: str) -> TransientError:
     """Return the error that another run holds the lease.
 
     Args:
         name: URI of the lease, or path of the lock file.
-        heard_at: ms, time of the holder's last write.
+        renewed_at: ms, time of the holder's last write.
         otherwise: the end of the hint, for the case that the holder is dead.
     """
-    heard = datetime.fromtimestamp(heard_at / 1000, UTC).isoformat(timespec="seconds")
+    heard = datetime.fromtimestamp(renewed_at / 1000, UTC).isoformat(timespec="seconds")
     return TransientError(
         f"{name}: run {held.run_id} on {held.process} is at work on this warehouse, last heard of at {heard}",
         hint=f"wait for that run, then run this again; {otherwise}",

@@ -168,7 +168,7 @@ class SavedConfigsStore:
         )
 
 
-def when_nobody_is_at_it(act: Callable[[], T], talk: Callable[[str], None]) -> T:
+def after_other_run(act: Callable[[], T], talk: Callable[[str], None]) -> T:
     """Return the result of `act`. While `act` raises UnblockHeldError, repeat it for at most three minutes."""
     deadline, told = time.monotonic() + _OTHERS_SECONDS, False
     while True:

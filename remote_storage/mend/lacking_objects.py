@@ -19,7 +19,7 @@ from tiersnap.remote_storage.layouts.rsm_manifest import RsmManifest
 from tiersnap.remote_storage.locks.claim_protocol import read_claim
 from tiersnap.remote_storage.mend.stored_files import claimed_as, manifest_of, not_rebuilt
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata
-from tiersnap.remote_storage.remote_log.remote_log import vouched_snapshot
+from tiersnap.remote_storage.remote_log.remote_log import snapshot_in_claim
 from tiersnap.remote_storage.remote_log.remote_segment import RemoteSegment, decode_lineage, read_segment
 from tiersnap.remote_storage.remote_log.segment_objects import SegmentObjects, segments_by_id
 from tiersnap.remote_storage.stores.object_store import ObjectStore, PutResult
@@ -143,10 +143,10 @@ def _checked(ready: SegmentBundle) -> CheckedIndexes:
 
 def _check_claim(store: ObjectStore, record: RemoteLogSegmentMetadata, snapshot: bytes) -> None:
     """Refuse a snapshot that differs from the snapshot in the segment's claim."""
-    vouched = vouched_snapshot(read_claim(store, claimed_as(record)), record.id.segment_id)
+    claimed = snapshot_in_claim(read_claim(store, claimed_as(record)), record.id.segment_id)
     right = f"{crc32c(snapshot):08x}"
-    if vouched is not None and vouched.crc32c != right:
-        why = f"its claim names a snapshot with CRC {vouched.crc32c}, the right one has {right}"
+    if claimed is not None and claimed.crc32c != right:
+        why = f"its claim names a snapshot with CRC {claimed.crc32c}, the right one has {right}"
         raise not_rebuilt(record, why)
 
 

@@ -28,7 +28,7 @@ from tiersnap.remote_storage.remote_log.segment_objects import SegmentObjects, i
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.stores.requests import in_parallel
 from tiersnap.remote_storage.upload.uploader import delete_in_reverse
-from tiersnap.remote_storage.verify.compare_whole import find_doubts
+from tiersnap.remote_storage.verify.compare_whole import find_problems
 from tiersnap.remote_storage.verify.local_log import LocalLogs
 from tiersnap.remote_storage.verify.partition_check import PartitionCheck
 from tiersnap.remote_storage.verify.read_whole import ReadWhole
@@ -81,13 +81,13 @@ class RemoteLogs:
         """
         return ReadWhole(self._check(partition, CheckDepth.FULL))
 
-    def find_doubts(self, partition: TopicIdPartition, ids: Collection[str]) -> dict[str, str]:
+    def find_problems(self, partition: TopicIdPartition, ids: Collection[str]) -> dict[str, str]:
         """Read segments before they are published. Return the reasons why segments are wrong, by segment id.
 
         Raises:
             TiersnapError: remote storage does not answer, or refuses a request.
         """
-        return find_doubts(self.location, partition, ids, self.local.compare_of(partition), self.rules.broker_expiry)
+        return find_problems(self.location, partition, ids, self.local.compare_of(partition), self.rules.broker_expiry)
 
     def _check(self, partition: TopicIdPartition, depth: CheckDepth) -> PartitionCheck:
         asked = CheckRequest(depth, self.rules.now, self.rules.producer_expiration)

@@ -136,7 +136,7 @@ class ReplaceWrong:
         replaced = [each.metadata for each in planned]
         known = self.reader.cache.segments(partition).keys() | set(wrong)
         ours = _overlapping(finished_of(self.logs.location, partition), replaced, known)
-        doubted = self.logs.find_doubts(partition, ours.keys())
+        doubted = self.logs.find_problems(partition, ours.keys())
         return [record for segment_id, record in ours.items() if segment_id not in doubted], doubted.keys()
 
     def _told_of_ours(

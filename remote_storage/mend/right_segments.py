@@ -359,7 +359,7 @@ class RightSegments:
             leader_epochs=self.lineage,
             log_start_checkpoint=self.log_start,
         )
-        return state_at(self.location, log, offset, self.rules.broker_expiry, unbelieved=self.wrong)
+        return state_at(self.location, log, offset, self.rules.broker_expiry, untrusted=self.wrong)
 
     @cached_property
     def _replayed(self) -> Examination:
@@ -372,7 +372,7 @@ class RightSegments:
             own = replace(own, log_start_checkpoint=self.log_start)
         partition = replace(own, snapshots=wanted | own.snapshots)
         read = snapshot_reader(local.filesystem, own)
-        look = Observe(self.location, unbelieved=frozenset(self.wrong))
+        look = Observe(self.location, untrusted=frozenset(self.wrong))
 
         def settle(boundary: Boundary) -> SnapshotAt:
             is_known = not boundary.provenance.lacks_start and not list(boundary.gaps())

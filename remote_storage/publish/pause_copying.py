@@ -113,7 +113,7 @@ def _put_back(cluster: Cluster, saved: SavedConfigs) -> None:
     while True:
         try:
             # Include configs that have their saved value already, because the broker that answers may lag.
-            values = changed_by_nobody(cluster.settings(saved.topic), saved.before)
+            values = unchanged_by_others(cluster.settings(saved.topic), saved.before)
             try:
                 _change_back(cluster, saved.topic, values)
             except ClusterRefusedError as refused:
@@ -220,7 +220,7 @@ def aside_without_mark(settings: Mapping[str, TopicConfig], before: Values) -> d
     return _unlike(settings, before, _WITHOUT_MARK)
 
 
-def changed_by_nobody(settings: Mapping[str, TopicConfig], before: Values) -> dict[str, str | None]:
+def unchanged_by_others(settings: Mapping[str, TopicConfig], before: Values) -> dict[str, str | None]:
     """Return the configs of `before` that no other user changed: they have the override or the saved value."""
     now = own_values(settings, before)
     return {name: value for name, value in before.items() if now[name] in {OVERRIDES[name], value}}

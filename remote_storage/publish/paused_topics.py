@@ -22,7 +22,7 @@ from tiersnap.remote_storage.errors import (
     SettingsAsideError,
     UnblockHeldError,
 )
-from tiersnap.remote_storage.locks.saved_configs import SavedConfigs, SavedConfigsStore, when_nobody_is_at_it
+from tiersnap.remote_storage.locks.saved_configs import SavedConfigs, SavedConfigsStore, after_other_run
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.metadata.topic_configs import OVERRIDES
 from tiersnap.remote_storage.publish.pause_copying import (
@@ -69,7 +69,7 @@ class PausedTopics:
             ClusterRefusedError: the cluster refuses the configs: ZooKeeper mode, Kafka before 3.9, or no permission.
             UnblockHeldError: another run holds the topic for longer than a run normally takes.
         """
-        asked = when_nobody_is_at_it(partial(self._pause_of, partitions), self.talk)
+        asked = after_other_run(partial(self._pause_of, partitions), self.talk)
         self.cluster.change_settings(asked.saved.topic, asked.off, validate_only=True)
         self.cluster.change_settings(asked.saved.topic, asked.saved.before, validate_only=True)
         self._pauses[asked.saved.topic] = asked
@@ -93,7 +93,7 @@ class PausedTopics:
             UnblockHeldError: another run holds the topic for longer than a run normally takes.
             TransientError, SettingsAsideError: see pause_copying.pause.
         """
-        noted = when_nobody_is_at_it(partial(self._save, partitions), self.talk)
+        noted = after_other_run(partial(self._save, partitions), self.talk)
         pause(self.cluster, noted.saved, noted.off, while_off=act)
         self.talk(f"{noted.saved.topic}: copying was paused and resumed")
 
@@ -191,7 +191,7 @@ def _find_left(
     topic_ids = {name: topic.topic_id for name, topic in cluster.topics(topics).items()}
     cluster_id, refusals = cluster.cluster_id(), dict[str, TiersnapError]()
     try:
-        return when_nobody_is_at_it(lambda: records.find(topic_ids, cluster_id), talk), refusals
+        return after_other_run(lambda: records.find(topic_ids, cluster_id), talk), refusals
     except UnblockHeldError:
         found: list[SavedConfigs] = []
         for name, topic_id in topic_ids.items():

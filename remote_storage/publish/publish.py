@@ -49,7 +49,7 @@ from tiersnap.remote_storage.publish.watch_resumed import still_stuck, watch_res
 from tiersnap.remote_storage.publish.write_records import publish_plans
 from tiersnap.remote_storage.remote_log.complete import complete_segments
 from tiersnap.remote_storage.stores.probe import check_conditions
-from tiersnap.remote_storage.verify.compare_whole import find_doubts
+from tiersnap.remote_storage.verify.compare_whole import find_problems
 from tiersnap.remote_storage.verify.local_log import LocalLogs
 from tiersnap.snapshot.errors import TiersnapError, TransientError
 from tiersnap.snapshot.gate.exit_code import OtherProblem, Problem
@@ -314,7 +314,7 @@ class Publish:
                 wanted,
                 stuck=wanted if is_paused_later else (),
                 complete_segments=whole,
-                doubts=self._find_doubts,
+                doubts=self._find_problems,
                 remote=self.location.words,
             )
         return list(map(self._of_leader, plans))
@@ -340,10 +340,10 @@ class Publish:
         finished = ids_of_metadata(reader.read_to_end().in_state(partition, _FINISHED))
         return whole.union(each for each in segment_ids if each not in finished)
 
-    def _find_doubts(self, partition: TopicIdPartition, ids: Collection[str]) -> Mapping[str, str]:
+    def _find_problems(self, partition: TopicIdPartition, ids: Collection[str]) -> Mapping[str, str]:
         """Read each segment once in a run. Return why segments are wrong, by segment id."""
         unread = set(ids) - self._read.keys() - self.uploaded
-        doubts = find_doubts(self.location, partition, unread, self.local.compare_of(partition), self.expiry)
+        doubts = find_problems(self.location, partition, unread, self.local.compare_of(partition), self.expiry)
         self._read.update(dict.fromkeys(unread, "") | doubts)
         return {each: self._read[each] for each in ids if self._read.get(each)}
 

@@ -9,8 +9,8 @@ from typing import TypeVar
 from tiersnap.remote_storage.remote_log.lost_below import lost_error_of
 from tiersnap.remote_storage.remote_log.observe import Observe
 from tiersnap.snapshot.errors import TiersnapError, TransientError
-from tiersnap.snapshot.exactly_once.simulate.forgotten import find_forgotten
-from tiersnap.snapshot.exactly_once.simulate.kinds import Forgotten
+from tiersnap.snapshot.exactly_once.simulate.kinds import LostProducers
+from tiersnap.snapshot.exactly_once.simulate.lost_producers import find_lost_producers
 from tiersnap.snapshot.log.coverage import NOTHING_REMOTE, RemoteCoverage
 from tiersnap.snapshot.log.file_system import FileSystem
 from tiersnap.snapshot.log.leader_epochs import ENDLESS
@@ -18,7 +18,7 @@ from tiersnap.snapshot.log.log_dir import Partition
 from tiersnap.snapshot.log.log_start import may_begin_below
 from tiersnap.snapshot.log.selection import never_tiered_reason
 from tiersnap.snapshot.replay.expiry import BrokerExpiry
-from tiersnap.snapshot.replay.remote_listing import PlaceDoubt, RemoteListing
+from tiersnap.snapshot.replay.remote_listing import LocationCheck, RemoteListing
 from tiersnap.snapshot.replay.replay_start import NOT_LOOKED, Beginning, beginning, is_continued
 
 _T = TypeVar("_T")
@@ -48,7 +48,7 @@ class HostInventory:
     errors: list[TiersnapError] = field(default_factory=list)
     _failures: list[TiersnapError] = field(default_factory=list)
     _lost: dict[str, TiersnapError | None] = field(default_factory=dict)  # by partition
-    _doubt: PlaceDoubt = field(default_factory=PlaceDoubt)
+    _doubt: LocationCheck = field(default_factory=LocationCheck)
     _is_away: bool = False
 
     def beginning(self, partition: Partition) -> Beginning:
@@ -71,12 +71,12 @@ class HostInventory:
         first, last = partition.log_start_offset, partition.segments[-1].base_offset
         return self.look(partition).coverage(partition.leader_epochs).covers(first, last)
 
-    def forgotten(self, filesystem: FileSystem, partition: Partition) -> Forgotten | None:
+    def lost_producers(self, filesystem: FileSystem, partition: Partition) -> LostProducers | None:
         """Return the producers that a replica lost, or None.
 
         After a failure, return None, and add an error to `errors`.
         """
-        return self._asked(partition, lambda: find_forgotten(self.look, filesystem, partition, self.expiry), None)
+        return self._asked(partition, lambda: find_lost_producers(self.look, filesystem, partition, self.expiry), None)
 
     def coverage(self, partition: Partition, log_end_offset: int = ENDLESS) -> RemoteCoverage:
         """Return the remote coverage of the partition. After a failure, it is empty, and `errors` gets the error.

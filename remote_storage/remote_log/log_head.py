@@ -26,7 +26,7 @@ from tiersnap.snapshot.log.log_start import log_start_of
 
 
 @dataclass(frozen=True, slots=True)
-class ToldStart:
+class KnownLogStart:
     """A log start offset.
 
     Attributes:
@@ -38,7 +38,7 @@ class ToldStart:
     is_current: bool
 
 
-LogStartOf = Callable[[TopicIdPartition, Sequence[Interval]], ToldStart | None]
+LogStartOf = Callable[[TopicIdPartition, Sequence[Interval]], KnownLogStart | None]
 """Returns the log start of a partition, or None if unknown. The intervals are offsets of remote segments, ascending.
 
 Call it only after remote storage was listed. Otherwise a segment that retention deletes in between would look lost.
@@ -47,12 +47,12 @@ AskLogStart = Callable[[TopicIdPartition], int | None]
 """Asks a cluster for the log start of a partition. Returns None if there is no leader, or if the topic id differs."""
 
 
-def start_by_files(partition: Partition, covered: Sequence[Interval] = ()) -> ToldStart | None:
+def start_by_files(partition: Partition, covered: Sequence[Interval] = ()) -> KnownLogStart | None:
     """Return the log start that the files of a log directory and the `covered` offsets show; None if unknown."""
     start = log_start_of(partition, covered)
     if start is None:
         return None
-    return ToldStart(start, is_current=_has_current_checkpoint(partition))
+    return KnownLogStart(start, is_current=_has_current_checkpoint(partition))
 
 
 def _has_current_checkpoint(partition: Partition) -> bool:
@@ -63,7 +63,7 @@ def _has_current_checkpoint(partition: Partition) -> bool:
         return False
 
 
-def nobody_tells(_: TopicIdPartition, __: Sequence[Interval]) -> ToldStart | None:
+def unknown_log_start(_: TopicIdPartition, __: Sequence[Interval]) -> KnownLogStart | None:
     """Return None: the LogStartOf for a command without a log directory and without a cluster."""
     return None
 
@@ -159,7 +159,7 @@ class LogHead:
     local_from: int | None = None
     needs_upload: bool = False
 
-    def judge(self, start: ToldStart | None) -> Head | None:
+    def judge(self, start: KnownLogStart | None) -> Head | None:
         """Return the offsets that are lost or may be lost; None if no offsets are missing."""
         if start is None:
             return self._judge_from_zero()

@@ -6,7 +6,7 @@ suspected offsets, newest first. A second listing confirms the result, because a
 since the first one.
 
 Gaps between complete segments are always reported. Offsets below the first complete segment are reported only if the
-log start is current (ToldStart in log_head.py). The checkpoint of a running broker may be a minute old.
+log start is current (KnownLogStart in log_head.py). The checkpoint of a running broker may be a minute old.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from tiersnap.remote_storage.metadata.segment_metadata import name_of
 from tiersnap.remote_storage.remote_log.known_manifests import KnownManifests
 from tiersnap.remote_storage.remote_log.log_head import (
     AskLogStart,
+    KnownLogStart,
     LogHead,
-    ToldStart,
     Uploads,
     gaps_between,
     start_by_files,
@@ -85,20 +85,20 @@ class LostBelow:
             return ()
         may_be_current = start
         if self.ask is not None:
-            may_be_current = ToldStart(start.offset, is_current=True)
+            may_be_current = KnownLogStart(start.offset, is_current=True)
         if not any(self._lost(self._listed_first(), may_be_current)):
             return ()
         again = self._listed_again()
         return tuple(self._lost(again, self._asked_start(start)))
 
-    def _asked_start(self, start: ToldStart) -> ToldStart:
+    def _asked_start(self, start: KnownLogStart) -> KnownLogStart:
         """Return the log start from the cluster. If the cluster does not know the log start, return `start`."""
         if self.ask is None:
             return start
         told = self.ask(name_of(self.partition))
         if told is None:
             return start
-        return ToldStart(told, is_current=True)
+        return KnownLogStart(told, is_current=True)
 
     def _listed_first(self) -> list[SegmentObjects]:
         """Return the segments that have all objects in the first listing, ascending."""
@@ -122,7 +122,7 @@ class LostBelow:
     def _lineage(self) -> LeaderEpochs:
         return self.partition.leader_epochs or ()
 
-    def _lost(self, segments: Sequence[SegmentObjects], start: ToldStart) -> Iterator[LostRange]:
+    def _lost(self, segments: Sequence[SegmentObjects], start: KnownLogStart) -> Iterator[LostRange]:
         """Yield the lost offsets, given the listed segments that have all objects."""
         uploads = self._missing_uploads(segments, start.offset)
         suspected = self._suspected(uploads, segments, start)
@@ -141,7 +141,7 @@ class LostBelow:
             if any(each in range(*gap) for each in suspected) and uploads.has_any(*gap):
                 yield LostRange(*gap)
 
-    def _suspected(self, uploads: Uploads, segments: Sequence[SegmentObjects], start: ToldStart) -> list[int]:
+    def _suspected(self, uploads: Uploads, segments: Sequence[SegmentObjects], start: KnownLogStart) -> list[int]:
         """Return the offsets that may be lost, ascending.
 
         If the log start is not current, offsets up to the start of the first segment are omitted.

@@ -51,7 +51,7 @@ class Observe:
     location: RemoteLocation
     refuses_plaintext: bool = False  # whether listings include the encryption of the segments
     records: Records | None = None  # from `__remote_log_metadata`; None if they were not read
-    unbelieved: Collection[str] = ()  # ids of segments whose snapshots start no replay
+    untrusted: Collection[str] = ()  # ids of segments whose snapshots start no replay
     wrong: Collection[str] = ()  # ids of complete segments that count as missing
     of_brokers: Collection[str] | None = None  # ids of the brokers' segments that count; None if all count
     ask_log_start: AskLogStart | None = None  # asks the cluster for a log start; None without a cluster
@@ -118,7 +118,7 @@ class Observe:
         return living_producers(self.location, partition, offset, expiry)
 
     def state_at(self, partition: Partition, offset: int, expiry: BrokerExpiry) -> RemoteState:
-        return state_at(self.location, partition, offset, expiry, unbelieved=self.unbelieved)
+        return state_at(self.location, partition, offset, expiry, untrusted=self.untrusted)
 
 
 def _closed(partition: Partition) -> list[Interval]:

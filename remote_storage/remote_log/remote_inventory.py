@@ -42,7 +42,7 @@ class RemoteInventory:
 
     Attributes:
         problems: error messages of damaged claims.
-        looked_at: time of the listing: ms, by the store's clock; 0 if no decision depends on an object's age.
+        listed_at: time of the listing: ms, by the store's clock; 0 if no decision depends on an object's age.
         uncounted: complete segments of tiersnap, which are also in `leftovers`. Their claim names a later attempt that
             is not complete.
         unread: segments below the local log that have all objects, but whose manifests were not read.
@@ -55,7 +55,7 @@ class RemoteInventory:
     leftovers: tuple[IncompleteSegment, ...] = ()
     problems: tuple[str, ...] = ()
     claimed: frozenset[ClaimedSegment] = field(default_factory=frozenset)
-    looked_at: int = 0
+    listed_at: int = 0
     uncounted: tuple[RemoteSegment, ...] = ()
     unpublished: tuple[RemoteSegment, ...] = ()
     why_unpublished: str = ""
@@ -87,7 +87,9 @@ class RemoteInventory:
         Args:
             grace: greatest age of the newest object in ms, by the store's clock.
         """
-        return tuple(each for each in self.leftovers if each.is_somebodys and self.looked_at - each.written_at <= grace)
+        return tuple(
+            each for each in self.leftovers if each.may_be_of_broker and self.listed_at - each.written_at <= grace
+        )
 
 
 def list_remote_partition(
@@ -147,16 +149,16 @@ def _counted(
         uncounted.append(each)
         left = IncompleteSegment(each.segment_id, each.start_offset, alone[each.segment_id], each.objects)
         leftovers.append(claims.with_claim(left))
-    looked_at = 0
-    if any(each.is_somebodys for each in leftovers):
-        looked_at = location.store.now()
+    listed_at = 0
+    if any(each.may_be_of_broker for each in leftovers):
+        listed_at = location.store.now()
     return RemoteInventory(
         partition,
         tuple(sorted(counted, key=_offset)),
         tuple(sorted(leftovers, key=_offset)),
         tuple(claims.problems.values()),
         claims.claimed,
-        looked_at,
+        listed_at,
         tuple(uncounted),
     )
 

@@ -22,7 +22,7 @@ from tiersnap.remote_storage.metadata.segment_metadata import (
 )
 from tiersnap.remote_storage.remote_log.remote_inventory import list_remote_partition
 from tiersnap.remote_storage.remote_log.remote_segment import IncompleteSegment, RemoteSegment, read_segment
-from tiersnap.remote_storage.remote_log.remote_state import RemoteSnapshot, Vouching
+from tiersnap.remote_storage.remote_log.remote_state import ClaimFacts, RemoteSnapshot
 from tiersnap.remote_storage.remote_log.segment_bytes import fetched_segment
 from tiersnap.remote_storage.remote_log.segment_objects import group, ids_of
 from tiersnap.snapshot.errors import CorruptDataError
@@ -48,7 +48,7 @@ class RemoteLog:
     offset: int  # exclusive end of the offsets that are read
     copies: dict[str, RemoteSegment]  # finished segments of the log's lineage that begin below `offset`, by segment id
     claimed: frozenset[ClaimedSegment]  # segments that have a claim
-    unbelieved: Collection[str] = ()  # ids of segments whose snapshots start no replay
+    untrusted: Collection[str] = ()  # ids of segments whose snapshots start no replay
     _claims: dict[str, Claim | None] = field(default_factory=dict)
     _folded: dict[tuple[int, int], np.ndarray] = field(default_factory=dict)
 
@@ -76,22 +76,22 @@ class RemoteLog:
         return [RemoteSnapshot(copy.start_offset, copy.end_offset, copy.segment_id) for copy in ending]
 
     def _may_start(self, copy: RemoteSegment) -> bool:
-        return copy.end_offset <= self.offset and copy.segment_id not in self.unbelieved
+        return copy.end_offset <= self.offset and copy.segment_id not in self.untrusted
 
-    def vouching(self, of: RemoteSnapshot) -> Vouching:
+    def claim_facts(self, of: RemoteSnapshot) -> ClaimFacts:
         """Return whether our claim names the segment, and the provenance if the claim marks the snapshot as trusted."""
         try:
             claim = self._claim(self.copies[of.segment_id])
         except CorruptDataError:
-            return Vouching(is_ours=True)  # a damaged claim may name the segment, so do not trust the snapshot
+            return ClaimFacts(is_ours=True)  # a damaged claim may name the segment, so do not trust the snapshot
         if claim is None or not claim.names(of.segment_id):
-            return Vouching()
-        snapshot = vouched_snapshot(claim, of.segment_id)
+            return ClaimFacts()
+        snapshot = snapshot_in_claim(claim, of.segment_id)
         provenance = None if snapshot is None else Provenance(snapshot.provenance)
         # An earlier run may have used --log-start for a log that begins below its files.
         if provenance is Provenance.COMPUTED_FROM_LOG_START and not self.partition.log_start_checkpoint:
             provenance = None
-        return Vouching(is_ours=True, provenance=provenance)
+        return ClaimFacts(is_ours=True, provenance=provenance)
 
     def _claim(self, copy: RemoteSegment) -> Claim | None:
         if copy.segment_id not in self._claims:
@@ -112,8 +112,8 @@ class RemoteLog:
             data = self.location.layout.fetch_index(self.location.store, metadata, IndexType.PRODUCER_SNAPSHOT) or b""
         except (ObjectNotFoundError, EncryptedSegmentError) as error:
             raise CorruptDataError(error.message) from error
-        vouched = vouched_snapshot(self._claims.get(of.segment_id), of.segment_id)
-        if vouched is not None and (why := differs_from_claim(data, vouched.crc32c)):
+        claimed = snapshot_in_claim(self._claims.get(of.segment_id), of.segment_id)
+        if claimed is not None and (why := differs_from_claim(data, claimed.crc32c)):
             raise CorruptDataError(f"{name} {why}")
         return snapshot_file.decode(data, name=name)
 
@@ -195,7 +195,7 @@ def metadata_of(
     )
 
 
-def vouched_snapshot(claim: Claim | None, segment_id: str) -> ClaimedSnapshot | None:
+def snapshot_in_claim(claim: Claim | None, segment_id: str) -> ClaimedSnapshot | None:
     """Return the snapshot of `segment_id` if the claim marks it as trusted, otherwise None.
 
     The claim must be finished, and `may_start_replay` must accept the snapshot's provenance and verdict in the claim.

@@ -149,7 +149,7 @@ class IncompleteSegment:
         return self.objects is not None and self.objects.is_visible
 
     @property
-    def is_somebodys(self) -> bool:
+    def may_be_of_broker(self) -> bool:
         """Return whether a broker may be copying the segment.
 
         Callers must also check `written_at`, because a running copy has recent objects.
@@ -166,7 +166,7 @@ def read_segment(
     no request is made.
     """
     try:
-        _check_all_there(objects)
+        _check_complete(objects)
         if objects.is_local:
             return _local_segment(store, objects)
         return _aiven_segment(objects, known or KnownManifests(store, objects.partition))
@@ -229,7 +229,7 @@ def _local_segment(store: ObjectStore, attempt: SegmentObjects) -> RemoteSegment
     return RemoteSegment(attempt, metadata, None)
 
 
-def _check_all_there(attempt: SegmentObjects) -> None:
+def _check_complete(attempt: SegmentObjects) -> None:
     if attempt.missing:
         missing = " and no ".join(attempt.missing)
         raise CorruptDataError(f"no {missing}: the upload was not finished, or an object was lost")

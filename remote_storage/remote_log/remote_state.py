@@ -49,7 +49,7 @@ class RemoteSnapshot:
 
 
 @dataclass(frozen=True, slots=True)
-class Vouching:
+class ClaimFacts:
     """The facts that our claim contains about a remote segment's snapshot."""
 
     is_ours: bool = False  # a claim of ours names the segment
@@ -106,18 +106,18 @@ class _Search:
             self._after, self._after_from = fold.deltas(), offset
 
     def _from(self, snapshot: RemoteSnapshot, earlier: Sequence[RemoteSnapshot]) -> RemoteState:
-        vouching = self.reader.vouching(snapshot)
-        if vouching.is_ours and vouching.provenance is None:
+        claim_facts = self.reader.claim_facts(snapshot)
+        if claim_facts.is_ours and claim_facts.provenance is None:
             raise _RefusedError("cannot start a replay: its claim does not vouch for it")
         try:
             entries = self.reader.entries(snapshot)
         except CorruptDataError as error:
             raise _RefusedError(f"cannot be read: {error.message}") from error
-        if vouching.provenance is None:
+        if claim_facts.provenance is None:
             entries = self._agreeing(snapshot, entries)
             before = [each for each in earlier if each.end_offset < snapshot.end_offset]
             self._check_none_lost(entries, snapshot.end_offset, before)
-        is_complete = vouching.provenance in (Provenance.BROKER, Provenance.COMPUTED)
+        is_complete = claim_facts.provenance in (Provenance.BROKER, Provenance.COMPUTED)
         return self._state(entries, is_complete=is_complete)
 
     def _state(self, entries: np.ndarray, *, is_complete: bool) -> RemoteState:
@@ -153,7 +153,7 @@ class _Search:
                     f"has lost {count_of(lost, 'active producer')} of the snapshot at {each.end_offset}",
                     each.end_offset,
                 )
-            if self.reader.vouching(each).provenance is not None:
+            if self.reader.claim_facts(each).provenance is not None:
                 return
             latest = _with_others(latest, older)
 

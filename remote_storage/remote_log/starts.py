@@ -14,7 +14,7 @@ from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.locks.claim import ClaimedSegment
 from tiersnap.remote_storage.locks.claim_protocol import read_claim
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
-from tiersnap.remote_storage.remote_log.remote_log import RemoteLog, differs_from_claim, metadata_of, vouched_snapshot
+from tiersnap.remote_storage.remote_log.remote_log import RemoteLog, differs_from_claim, metadata_of, snapshot_in_claim
 from tiersnap.remote_storage.remote_log.remote_state import RemoteSnapshot, find_state
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.stores.requests import in_parallel
@@ -36,7 +36,7 @@ def state_at(
     offset: int,
     expiry: BrokerExpiry,
     *,
-    unbelieved: Collection[str] = (),
+    untrusted: Collection[str] = (),
 ) -> RemoteState:
     """Return the producer state of a log at an exclusive offset, from its remote segments.
 
@@ -44,7 +44,7 @@ def state_at(
     fails, a second search takes all segments. The segments from the trusted snapshot up to `offset` are downloaded.
 
     Args:
-        unbelieved: ids of segments whose snapshots start no replay.
+        untrusted: ids of segments whose snapshots start no replay.
 
     Raises:
         UnknownStateError: remote storage does not determine the state.
@@ -52,7 +52,7 @@ def state_at(
     """
 
     def found_since(since: int | None) -> RemoteState:
-        log = replace(RemoteLog.listed(location, partition, offset, since=since), unbelieved=unbelieved)
+        log = replace(RemoteLog.listed(location, partition, offset, since=since), untrusted=untrusted)
         start = partition.log_start_checkpoint
         return find_state(offset, log.snapshots, log, log_start_offset=start, expiry=expiry)
 
@@ -103,7 +103,7 @@ def find_start(store: ObjectStore, partition: TopicIdPartition, copies: Iterable
     for copy in copies:
         segment = ClaimedSegment(partition, copy.base_offset, copy.leader_epochs[-1][0])
         try:
-            snapshot = vouched_snapshot(read_claim(store, segment), copy.segment_id)
+            snapshot = snapshot_in_claim(read_claim(store, segment), copy.segment_id)
         except CorruptDataError:
             continue
         if snapshot is not None:

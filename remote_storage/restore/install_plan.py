@@ -37,7 +37,7 @@ from tiersnap.snapshot.units import count_of
 
 
 @dataclass(frozen=True, slots=True)
-class Vouched:
+class ManifestEntry:
     """The entry of a stored snapshot in the manifest of a run."""
 
     run_id: str
@@ -50,14 +50,14 @@ class PartitionSnapshots:
     def __init__(self, store: ObjectStore, partition: TopicIdPartition) -> None:
         self._store, self._partition = store, partition
         self.offsets = frozenset(list_snapshots(store, partition))
-        self._vouched: dict[int, list[Vouched]] = {}
+        self._entries: dict[int, list[ManifestEntry]] = {}
         if not self.offsets:
             return
         for manifest in list_manifests(store, partition):
             for record in manifest.snapshots:
-                self._vouched.setdefault(record.offset, []).append(Vouched(manifest.run_id, record))
+                self._entries.setdefault(record.offset, []).append(ManifestEntry(manifest.run_id, record))
 
-    def read(self, offset: int) -> tuple[bytes | None, Vouched | None]:
+    def read(self, offset: int) -> tuple[bytes | None, ManifestEntry | None]:
         """Return the snapshot at an offset and its entry in a manifest. Each is None if it is missing.
 
         Raises:
@@ -67,16 +67,16 @@ class PartitionSnapshots:
         data = read_snapshot(self._store, self._partition, offset)
         if data is None:
             return None, None
-        vouched = self._vouched.get(offset, [])
+        entry = self._entries.get(offset, [])
         found = len(data), f"{crc32c(data):08x}"
-        for each in reversed(vouched):
+        for each in reversed(entry):
             if (each.record.size, each.record.crc32c) == found:
                 return data, each
-        if vouched:
-            record = vouched[-1].record
+        if entry:
+            record = entry[-1].record
             raise CorruptDataError(
                 f"{name}: {count_of(found[0], 'byte')} with CRC {found[1]}, the manifest of run "
-                f"{vouched[-1].run_id} names {record.size} with {record.crc32c}"
+                f"{entry[-1].run_id} names {record.size} with {record.crc32c}"
             )
         return data, None
 
@@ -141,7 +141,7 @@ class InstallPlanner:
     def _take(self, boundary: Boundary, repair: PlannedSnapshot) -> None:
         offset = boundary.offset
         try:
-            data, vouched = self._stored.read(offset)
+            data, entry = self._stored.read(offset)
         except CorruptDataError as error:
             self._add(offset, InstallOutcome.CORRUPT, error.message)
             return
@@ -149,7 +149,7 @@ class InstallPlanner:
             self._add(offset, InstallOutcome.NOT_STORED, f"deleted after it was listed: {repair.reason}")
             return
         entries = snapshot_file.decode(data)
-        if vouched is None:
+        if entry is None:
             self._add(offset, InstallOutcome.NOT_VOUCHED, "no manifest names it: the run that stored it did not finish")
             return
         outcome, reason = InstallOutcome(str(repair.action)), "not compared with the log"
@@ -161,7 +161,7 @@ class InstallPlanner:
                 outcome = InstallOutcome.DISAGREES
         if outcome.writes and self._write is not None:
             self._write(repair, data)
-        self._add(offset, outcome, reason, vouched, int(entries.size))
+        self._add(offset, outcome, reason, entry, int(entries.size))
 
     def _comparison(self, boundary: Boundary, stored: np.ndarray) -> Comparison:
         complete = boundary.provenance is Provenance.COMPUTED
@@ -178,12 +178,12 @@ class InstallPlanner:
         offset: int,
         outcome: InstallOutcome,
         reason: str,
-        vouched: Vouched | None = None,
+        entry: ManifestEntry | None = None,
         producers: int = 0,
     ) -> None:
         stored = None
-        if vouched is not None:
-            stored = StoredBy(vouched.run_id, producers, vouched.record.provenance)
+        if entry is not None:
+            stored = StoredBy(entry.run_id, producers, entry.record.provenance)
         self.planned.append(PlannedInstall(offset, outcome, reason, stored))
 
 

@@ -77,7 +77,7 @@ def _walk(store: ObjectStore, attempt: SegmentObjects) -> AttemptLog:
     return AttemptLog(start, end.last_offset + 1, max(epochs), digest)
 
 
-def first_doubt(
+def first_problem(
     log: AttemptLog, remaining: Iterable[RemoteSegment], read: Callable[[RemoteSegment], ReadSegment], then: str = ""
 ) -> str:
     """Return the reason why segments with the same offsets cannot replace a log; "" if all of them are right.

@@ -133,8 +133,8 @@ def orphans_of(store: ObjectStore, stored: PartitionObjects, known: KnownPartiti
 
     If the removal from this partition is refused, yield one PARTITION orphan instead of the removable ones.
     """
-    looked_at = (*candidates(stored, known, aged), *young_candidates(stored, known, aged))
-    offsets = frozenset(each.start_offset for each in looked_at)
+    listed_at = (*candidates(stored, known, aged), *young_candidates(stored, known, aged))
+    offsets = frozenset(each.start_offset for each in listed_at)
     claims = read_claims(store, stored, offsets)
     others = Remaining(
         sorted(stored.attempts, key=lambda each: each.start_offset),

@@ -25,7 +25,7 @@ from tiersnap.remote_storage.locks.claim_protocol import STALE_AFTER_MS
 from tiersnap.remote_storage.remote_log.remote_inventory import RemoteInventory, leftovers_of
 from tiersnap.remote_storage.remote_log.remote_segment import IncompleteSegment, RemoteSegment
 from tiersnap.remote_storage.remote_log.segment_objects import ids_of
-from tiersnap.remote_storage.retire.attempt_log import UNKNOWN_END, first_doubt, holding, read_attempt_log
+from tiersnap.remote_storage.retire.attempt_log import UNKNOWN_END, first_problem, holding, read_attempt_log
 from tiersnap.remote_storage.stores.object_store import DeleteFailure, ObjectStore
 from tiersnap.remote_storage.verify.compare_whole import read_remaining
 from tiersnap.snapshot.errors import CorruptDataError, TransientError
@@ -112,7 +112,7 @@ def _why_kept(
     if remaining is None:
         return f"no other complete segments contain its offsets, up to {log.end_offset}"
     now = store.now()
-    return first_doubt(log, remaining, lambda segment: read_remaining(store, segment, now))
+    return first_problem(log, remaining, lambda segment: read_remaining(store, segment, now))
 
 
 def _counted(found: RemoteInventory, leader_epoch: int) -> list[RemoteSegment]:

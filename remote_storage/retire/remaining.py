@@ -12,7 +12,7 @@ from tiersnap.remote_storage.locks.claim import Claim
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata
 from tiersnap.remote_storage.remote_log.remote_segment import IncompleteSegment, RemoteSegment
 from tiersnap.remote_storage.remote_log.segment_objects import SegmentObjects
-from tiersnap.remote_storage.retire.attempt_log import UNKNOWN_END, AttemptLog, first_doubt, holding
+from tiersnap.remote_storage.retire.attempt_log import UNKNOWN_END, AttemptLog, first_problem, holding
 from tiersnap.remote_storage.retire.known_to_cluster import KnownPartition
 from tiersnap.remote_storage.verify.compare_whole import ReadSegment
 
@@ -102,7 +102,7 @@ class Remaining:
         others = holding(self._others(log, finished), start, log.end_offset)
         if others is None:
             return _LOST
-        return first_doubt(log, others, self._read_once, then=f": {_MEND}")
+        return first_problem(log, others, self._read_once, then=f": {_MEND}")
 
     def _others(self, log: AttemptLog, finished: str | None) -> Iterator[RemoteSegment]:
         """Yield complete segments that may replace a log and end above its start, in ascending start offset."""

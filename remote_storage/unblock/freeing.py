@@ -140,7 +140,7 @@ class Freeing:
     def _must_look(self, plan: PublishPlan | None) -> bool:
         """Return whether the copy task may not yet have read the records of published segments."""
         is_done = plan is not None and self._end_of(plan, KNOWN_TO_BROKERS) > self.stuck.next_offset
-        return is_done or self.stuck.has_not_looked
+        return is_done or self.stuck.ignores_published
 
     def _end_of(self, plan: PublishPlan, actions: Collection[PublishAction]) -> int:
         """Return the exclusive end of the remote log with the segments of a plan that have one of these actions.

@@ -36,7 +36,7 @@ from tiersnap.remote_storage.unblock.release import ReleaseTopics
 from tiersnap.remote_storage.upload.host_outcome import HostOutcome
 from tiersnap.remote_storage.upload.tier_host import HostPartition, HostTier
 from tiersnap.remote_storage.verify.broker_attempts import ComparedAttempts, compare_attempts
-from tiersnap.remote_storage.verify.compare_whole import split_doubts
+from tiersnap.remote_storage.verify.compare_whole import split_problems
 from tiersnap.remote_storage.verify.local_log import LocalLog
 from tiersnap.snapshot.errors import TiersnapError, TransientError, UsageError
 from tiersnap.snapshot.formats.checkpoints import TopicPartition
@@ -178,7 +178,7 @@ class Unblock:
             begun, now = cache.begun_by_brokers(partition), self.host.tierer.now
             ours = {one.id.segment_id for one in finished_of(location, partition) if cache.may_become_visible(one)}
             expiry = options.broker_expiry(now)
-            begins = Beginnings(partial(beginning, Observe(location, unbelieved=begun | ours), expiry))
+            begins = Beginnings(partial(beginning, Observe(location, untrusted=begun | ours), expiry))
             local = compare = None
             if begun or ours:
                 local = self._local_log(partition, begins)
@@ -187,7 +187,7 @@ class Unblock:
             found = compare_attempts(location, partition, begun, local, expiry)
             deleted = dict.fromkeys(cache.deleted_attempts(partition), "brokers began to delete it")
             # A segment that differs from the local log is from another log: do not upload it again, publish nothing.
-            doubts = split_doubts(location, partition, ours, compare, expiry)
+            doubts = split_problems(location, partition, ours, compare, expiry)
             right |= found.right
             differing |= doubts.differing
             wrong |= deleted | found.wrong | doubts.damaged

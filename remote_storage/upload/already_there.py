@@ -19,8 +19,8 @@ from tiersnap.remote_storage.remote_log.remote_inventory import RemoteInventory
 from tiersnap.remote_storage.remote_log.remote_segment import RemoteSegment
 from tiersnap.remote_storage.upload.bundle import PlannedSegment, SegmentBundle
 from tiersnap.remote_storage.upload.tier_job import TierJob
-from tiersnap.remote_storage.verify.compare_whole import find_doubts
-from tiersnap.remote_storage.verify.local_log import ToldLocally
+from tiersnap.remote_storage.verify.compare_whole import find_problems
+from tiersnap.remote_storage.verify.local_log import LocalComparison
 from tiersnap.snapshot.errors import TiersnapError
 from tiersnap.snapshot.formats.crc32c import crc32c
 from tiersnap.snapshot.log.coverage import coverage_of
@@ -102,7 +102,7 @@ def _finish(job: TierJob, segment: PlannedSegment, held: HeldClaim, age: int) ->
     if segment.header_digest:
         digests[segment_id] = segment.header_digest
     expiry = BrokerExpiry(job.tierer.now, DEFAULT_PRODUCER_EXPIRATION_MS)
-    if find_doubts(job.location, job.partition, {segment_id}, lambda *_: ToldLocally(digests=digests), expiry):
+    if find_problems(job.location, job.partition, {segment_id}, lambda *_: LocalComparison(digests=digests), expiry):
         return False
     claim_protocol.finish(job.store, held, claimed_snapshot(ready))
     _log.info("finished the claim of an ended attempt: %s", metadata.id)

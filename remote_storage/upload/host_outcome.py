@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from tiersnap.snapshot.report.exactly_once import ForgetfulReplica
+    from tiersnap.snapshot.report.exactly_once import ReplicaWithoutProducers
 
 from tiersnap.remote_storage.upload.tier_host import HostPartition
 from tiersnap.remote_storage.upload.tier_plan import TierPlan
@@ -129,14 +129,14 @@ class HostOutcome:
             if each.segments:
                 yield readiness_batch(place_of(each.log_dir), each.partition, each.facts, each.segments)
 
-    def forgetful(self) -> tuple[ForgetfulReplica, ...]:
+    def replicas_without_producers(self) -> tuple[ReplicaWithoutProducers, ...]:
         """Return the replicas that lost active producers."""
-        from tiersnap.snapshot.report.exactly_once import ForgetfulReplica
+        from tiersnap.snapshot.report.exactly_once import ReplicaWithoutProducers
 
         return tuple(
-            ForgetfulReplica.of(place_of(each.log_dir), each.partition, lost)
+            ReplicaWithoutProducers.of(place_of(each.log_dir), each.partition, lost)
             for each in self.partitions
-            if (lost := each.forgotten) is not None
+            if (lost := each.lost_producers) is not None
         )
 
     @property

@@ -27,8 +27,8 @@ from tiersnap.remote_storage.upload.tier_partition import plan_segment, tier_par
 from tiersnap.remote_storage.upload.tier_plan import TierPlan
 from tiersnap.remote_storage.upload.upload_again import damaged_uploads
 from tiersnap.snapshot.errors import RecordedError, TiersnapError
-from tiersnap.snapshot.exactly_once.simulate.forgotten import told_forgotten
-from tiersnap.snapshot.exactly_once.simulate.kinds import Forgotten
+from tiersnap.snapshot.exactly_once.simulate.kinds import LostProducers
+from tiersnap.snapshot.exactly_once.simulate.lost_producers import lost_producers_of
 from tiersnap.snapshot.formats.checkpoints import TopicPartition
 from tiersnap.snapshot.gate.copy_task import NO_BROKERS, BesideBrokers, ClusterAnswer
 from tiersnap.snapshot.gate.judge import Readiness
@@ -43,9 +43,9 @@ from tiersnap.snapshot.replay.facts import PartitionFacts
 from tiersnap.snapshot.replay.folds_ahead import FoldsAhead
 from tiersnap.snapshot.replay.partition_listing import PartitionListing, RemoteLister
 from tiersnap.snapshot.replay.partition_state import SnapshotAt
-from tiersnap.snapshot.replay.remote_listing import CopyEvent, Encryption, PlaceDoubt, RemoteListing
+from tiersnap.snapshot.replay.remote_listing import CopyEvent, Encryption, LocationCheck, RemoteListing
 from tiersnap.snapshot.replay.remote_records import Records
-from tiersnap.snapshot.replay.replay_listing import ListingReplay, Replayed, told_at
+from tiersnap.snapshot.replay.replay_listing import ListingReplay, Replayed, error_at
 from tiersnap.snapshot.replay.segment_runs import LocalDecodes
 
 RefusalOf = Callable[[TopicIdPartition], TiersnapError | None]
@@ -73,7 +73,7 @@ class HostPartition:
     leftover_count: int = 0  # number of leftovers of ended copy attempts
     leftovers_removed: int = 0  # number of deleted leftover objects
     encryption: Encryption | None = None  # of the remote segments; None if they were not listed
-    forgotten: Forgotten | None = None  # producers that the replica lost; None without any or without a search
+    lost_producers: LostProducers | None = None  # producers that the replica lost; None without any or without a search
     refusal: TiersnapError | None = None  # why the cluster cannot take the segments; then nothing is uploaded
     planned: list[SegmentReadiness] = field(default_factory=list)  # in a plan: the segments with verdicts after --apply
     snapshots_planned: int = 0  # in a plan: number of snapshot objects that --apply would write
@@ -149,11 +149,11 @@ class HostTier:
     wrong: frozenset[str] = frozenset()
     of_brokers: frozenset[str] | None = None  # ids of the brokers' segments that count; None if all count
     log_start_of_now: AskLogStart | None = None  # see Observe.ask_log_start
-    asks_forgotten: bool = False  # search for producers that the replica lost
+    finds_lost_producers: bool = False  # search for producers that the replica lost
     refusal_of: RefusalOf = _refuse_none  # returns the error of a partition that the cluster cannot take, or None
     apply: bool = False  # write to remote storage; False only plans
     _kept: KeptSnapshots = field(default_factory=KeptSnapshots)
-    _doubt: PlaceDoubt = field(default_factory=PlaceDoubt)
+    _doubt: LocationCheck = field(default_factory=LocationCheck)
 
     def told(self, answer: ClusterAnswer, left_for: int | None) -> HostTier:
         """Return a copy with the cluster's records and copy tasks; for `left_for` see BesideBrokers."""
@@ -194,7 +194,7 @@ class HostTier:
             self.location,
             refuses_plaintext,
             self.records,
-            unbelieved=wrong,
+            untrusted=wrong,
             wrong=wrong,
             of_brokers=self.of_brokers,
             ask_log_start=self.log_start_of_now,
@@ -215,8 +215,8 @@ class HostTier:
             done = self._tier(named.uri, listing, mine, observe.known(name_of(partition)))
             if refusal is not None:
                 done.refuse(refusal)
-            if self.asks_forgotten and listing.is_remote_known:
-                done.forgotten = told_forgotten(observe, log_dir.filesystem, partition, self._expiry)
+            if self.finds_lost_producers and listing.is_remote_known:
+                done.lost_producers = lost_producers_of(observe, log_dir.filesystem, partition, self._expiry)
             yield done
 
     def _with_topic_id(self, partition: Partition) -> Partition:
@@ -258,7 +258,7 @@ class HostTier:
         unwritten = {offset: replace(each, stored=None) for offset, each in found.reached.items()}
         segments = judged if self.apply else list(policy.judge(*about, unwritten, coverage))
         stored = [each.stored for each in found.reached.values() if each.stored is not None]
-        errors = [RecordedError.of(each, told_at(partition, each)).raised for each in replayed.errors]
+        errors = [RecordedError.of(each, error_at(partition, each)).raised for each in replayed.errors]
         remote_error: TiersnapError | None = None
         if listing.remote_error is not None:
             remote_error = listing.remote_error.raised

@@ -10,7 +10,7 @@ from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.metadata.segment_metadata import name_of
 from tiersnap.remote_storage.remote_log.observe import Observe
 from tiersnap.remote_storage.remote_log.remote_inventory import list_remote_partition
-from tiersnap.remote_storage.verify.compare_whole import split_doubts
+from tiersnap.remote_storage.verify.compare_whole import split_problems
 from tiersnap.remote_storage.verify.local_log import LocalLog
 from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.log.file_system import FileSystem
@@ -31,7 +31,7 @@ def damaged_uploads(
         location: the remote location.
         ids: ids of segments that tiersnap uploaded.
         partitions: file systems and partitions of this host.
-        expiry: see `find_doubts`.
+        expiry: see `find_problems`.
 
     Raises:
         UsageError: an id is not the id of a complete segment of these partitions that tiersnap uploaded.
@@ -45,8 +45,8 @@ def damaged_uploads(
         found = {each.segment_id for each in listed if each.segment_id in left and not each.is_brokers}
         if not found:
             continue
-        begins = Beginnings(partial(beginning, Observe(location, unbelieved=found), expiry))
-        doubts = split_doubts(location, name, found, LocalLog(filesystem, partition, begins).compare, expiry)
+        begins = Beginnings(partial(beginning, Observe(location, untrusted=found), expiry))
+        doubts = split_problems(location, name, found, LocalLog(filesystem, partition, begins).compare, expiry)
         for segment_id, why in doubts.differing.items():
             raise DivergedLogError(
                 f"{name}:{segment_id}: {why}",

@@ -53,7 +53,7 @@ def compare_attempts(
         partition: the partition.
         begun: ids of brokers' segments that have no COPY_SEGMENT_FINISHED record.
         local: the partition's log on this host; None without a local log.
-        expiry: see `find_doubts`.
+        expiry: see `find_problems`.
 
     Raises:
         TransientError, RemoteStorageError: remote storage does not answer, or refuses a request.

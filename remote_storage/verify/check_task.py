@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
-from tiersnap.remote_storage.remote_log.log_head import nobody_tells
+from tiersnap.remote_storage.remote_log.log_head import unknown_log_start
 from tiersnap.remote_storage.remote_log.segment_objects import by_id
 from tiersnap.remote_storage.verify.partition_check import PartitionCheck
 from tiersnap.snapshot.errors import TiersnapError
@@ -70,7 +70,9 @@ class CheckTask:
         compared = dict(partition.compared or ())
         of = TopicIdPartition(partition.topic, partition.topic_id, partition.partition)
         try:
-            check = PartitionCheck(self.location, of, self.asked, known, compared=compared, log_start_of=nobody_tells)
+            check = PartitionCheck(
+                self.location, of, self.asked, known, compared=compared, log_start_of=unknown_log_start
+            )
             yield from check.checks()
         except TiersnapError as error:
             _log.warning("%s: %s", of, error.message)

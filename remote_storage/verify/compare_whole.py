@@ -1,7 +1,7 @@
 """Read and compare every byte of remote segments before a publication or a deletion.
 
-`publish`, `unblock` and `mend` call `find_doubts` or `compare_whole` before they write a record. `tier` calls
-`find_doubts` before it finishes the claim of a killed attempt. `tier` and `maintain remove-orphans` call
+`publish`, `unblock` and `mend` call `find_problems` or `compare_whole` before they write a record. `tier` calls
+`find_problems` before it finishes the claim of a killed attempt. `tier` and `maintain remove-orphans` call
 `read_remaining` before they delete a segment.
 
 Every batch, the leader epochs, the indexes and the snapshot are read. If a local log has the segment, every part is
@@ -20,8 +20,8 @@ from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.remote_log.remote_inventory import list_remote_partition
 from tiersnap.remote_storage.remote_log.remote_segment import RemoteSegment
 from tiersnap.remote_storage.stores.object_store import ObjectStore
-from tiersnap.remote_storage.verify.local_log import CompareLocally, ToldLocally
-from tiersnap.remote_storage.verify.whole_segment import Told, WholeSegmentCheck
+from tiersnap.remote_storage.verify.local_log import CompareLocally, LocalComparison
+from tiersnap.remote_storage.verify.whole_segment import ReasonedVerdict, WholeSegmentCheck
 from tiersnap.snapshot.errors import TransientError
 from tiersnap.snapshot.gate.remote_check import CheckDepth, CheckRequest, ComparedWith, RemoteVerdict
 from tiersnap.snapshot.replay.expiry import DEFAULT_PRODUCER_EXPIRATION_MS, BrokerExpiry
@@ -43,7 +43,7 @@ class ReadSegment:
     """
 
     segment_id: str
-    told: Told
+    told: ReasonedVerdict
     is_compared: bool
     digest: str
 
@@ -55,7 +55,7 @@ class ReadSegment:
         return f"{self.told.verdict}: {self.told.reason}"
 
 
-def find_doubts(
+def find_problems(
     location: RemoteLocation,
     partition: TopicIdPartition,
     ids: Collection[str],
@@ -113,16 +113,16 @@ class Doubts:
     differing: dict[str, str]
 
 
-def split_doubts(
+def split_problems(
     location: RemoteLocation,
     partition: TopicIdPartition,
     ids: Collection[str],
     compare: CompareLocally | None,
     expiry: BrokerExpiry,
 ) -> Doubts:
-    """Return the result of `find_doubts`, split into damaged segments and segments of another log."""
-    doubts = find_doubts(location, partition, ids, compare, expiry)
-    damaged = find_doubts(location, partition, doubts.keys(), None, expiry)
+    """Return the result of `find_problems`, split into damaged segments and segments of another log."""
+    doubts = find_problems(location, partition, ids, compare, expiry)
+    damaged = find_problems(location, partition, doubts.keys(), None, expiry)
     differing = {each: why for each, why in doubts.items() if each not in damaged}
     return Doubts(damaged, differing)
 
@@ -139,9 +139,9 @@ def compare_whole(
     Args:
         location: the remote location.
         segments: complete segments of one partition.
-        compare: see `find_doubts`.
+        compare: see `find_problems`.
         claimed: segments that have a claim; the claim may mark the snapshot as trusted.
-        expiry: see `find_doubts`.
+        expiry: see `find_problems`.
 
     Raises:
         TransientError, RemoteStorageError: remote storage does not answer, or refuses a request.
@@ -172,8 +172,8 @@ def read_remaining(store: ObjectStore, segment: RemoteSegment, now: int) -> Read
 
 def _compare_readable(
     store: ObjectStore, segments: Sequence[RemoteSegment], compare: CompareLocally | None
-) -> ToldLocally:
+) -> LocalComparison:
     readable = [each for each in segments if not each.is_encrypted]
     if compare is None or not readable:
-        return ToldLocally()
+        return LocalComparison()
     return compare(store, readable)

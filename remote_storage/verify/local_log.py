@@ -13,7 +13,7 @@ from tiersnap.remote_storage.errors import ObjectNotFoundError
 from tiersnap.remote_storage.layouts.layout import IndexType
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, TopicIdPartition
-from tiersnap.remote_storage.remote_log.log_head import ToldStart, start_by_files
+from tiersnap.remote_storage.remote_log.log_head import KnownLogStart, start_by_files
 from tiersnap.remote_storage.remote_log.observe import Observe
 from tiersnap.remote_storage.remote_log.remote_segment import RemoteSegment, read_indexes
 from tiersnap.remote_storage.stores.object_store import ObjectStore
@@ -46,7 +46,7 @@ _ELSEWHERE = FileRef("", 0, 0)
 
 
 @dataclass(frozen=True, slots=True)
-class ToldLocally:
+class LocalComparison:
     """The comparison of remote segments with a local log, by segment id.
 
     Attributes:
@@ -58,7 +58,7 @@ class ToldLocally:
     digests: Mapping[str, str] = field(default_factory=dict)
 
 
-CompareLocally = Callable[[ObjectStore, Sequence[RemoteSegment]], ToldLocally]
+CompareLocally = Callable[[ObjectStore, Sequence[RemoteSegment]], LocalComparison]
 """Compares remote segments with the local log."""
 
 
@@ -82,7 +82,7 @@ class LocalLog:
     def _segments(self) -> dict[int, Segment]:
         return {each.base_offset: each for each in self.partition.segments}
 
-    def log_start(self, covered: Sequence[Interval]) -> ToldStart | None:
+    def log_start(self, covered: Sequence[Interval]) -> KnownLogStart | None:
         """Return the log start that the checkpoints and the `covered` offsets show; None if unknown."""
         return start_by_files(self.partition, covered)
 
@@ -99,7 +99,7 @@ class LocalLog:
             return found
         return None
 
-    def compare(self, store: ObjectStore, copies: Sequence[RemoteSegment]) -> ToldLocally:
+    def compare(self, store: ObjectStore, copies: Sequence[RemoteSegment]) -> LocalComparison:
         """Replay the local log, and compare it with the remote segments of its lineage that end above its first offset.
 
         If several remote segments end at one offset, the snapshot of only one is compared.
@@ -107,7 +107,7 @@ class LocalLog:
         own = list(self._of_log(copies))
         ending = {copy.end_offset: copy for copy in own}
         if not ending or not self.partition.segments:
-            return ToldLocally()
+            return LocalComparison()
         found = examine_decodes(
             replace(self.partition, snapshots=dict.fromkeys(ending, _ELSEWHERE)),
             LocalDecodes(self.filesystem, self.check_crc),
@@ -116,7 +116,7 @@ class LocalLog:
         )
         self.findings.extend(each for each in found.findings if each not in self.partition.findings)
         snapshots = {ending[end].segment_id: each for end, each in found.snapshots.items() if end in ending}
-        return ToldLocally(snapshots, _own_digests(own, _digests_of(found.segments)))
+        return LocalComparison(snapshots, _own_digests(own, _digests_of(found.segments)))
 
     def _of_log(self, copies: Iterable[RemoteSegment]) -> Iterator[RemoteSegment]:
         epochs, first = self.partition.whole_epochs, self.partition.first_base_offset

@@ -40,8 +40,8 @@ from tiersnap.remote_storage.remote_log.remote_segment import (
 )
 from tiersnap.remote_storage.remote_log.segment_objects import SegmentObjects, by_id, ids_of, list_segments
 from tiersnap.remote_storage.stores.requests import in_waves
-from tiersnap.remote_storage.verify.local_log import CompareLocally, ToldLocally
-from tiersnap.remote_storage.verify.whole_segment import Told, WholeSegmentCheck
+from tiersnap.remote_storage.verify.local_log import CompareLocally, LocalComparison
+from tiersnap.remote_storage.verify.whole_segment import ReasonedVerdict, WholeSegmentCheck
 from tiersnap.snapshot.errors import CorruptDataError
 from tiersnap.snapshot.formats.checkpoints import LeaderEpochs
 from tiersnap.snapshot.formats.crc32c import crc32c
@@ -146,7 +146,7 @@ class PartitionCheck:
         there = ids_of(self._listed)
         for each in self.known.values():
             if not each.verdict.is_sound and each.segment_id not in there:
-                told = Told(RemoteVerdict.GONE, f"was {each.verdict}, and was deleted since")
+                told = ReasonedVerdict(RemoteVerdict.GONE, f"was {each.verdict}, and was deleted since")
                 at = each.segment_id, each.base_offset, each.next_base_offset, 0, each.written_at
                 yield self._made(*at, told, each.leader_epoch, is_of_log=each.is_of_log)
 
@@ -215,7 +215,9 @@ class PartitionCheck:
             if each.objects is None or self._is_left_out(each, is_covered=is_covered, is_young=is_young):
                 continue
             is_outside = is_last or each.start_offset < begin
-            yield self._row(each.objects, Told(_of_incomplete(each, each.objects, is_outside=is_outside), each.problem))
+            yield self._row(
+                each.objects, ReasonedVerdict(_of_incomplete(each, each.objects, is_outside=is_outside), each.problem)
+            )
 
     def _is_left_out(self, left: IncompleteSegment, *, is_covered: bool, is_young: bool) -> bool:
         """Return whether to omit an incomplete segment, because it is a leftover, a running upload or replaced."""
@@ -251,7 +253,7 @@ class PartitionCheck:
         start = self.log_start_of(self.partition, covered)
         head = LogHead(Uploads(self.location.store, self._claimed), first, self.local_from).judge(start)
         if head is not None:
-            told = Told(head.verdict, head.reason)
+            told = ReasonedVerdict(head.verdict, head.reason)
             yield self._made("", head.start, head.end, 0, 0, told, -1, is_of_log=True)
 
     def _first_offset(self, covered: Sequence[Interval], incomplete: Sequence[IncompleteSegment]) -> int | None:
@@ -269,7 +271,7 @@ class PartitionCheck:
         return damaged
 
     def _hole(self, start: int, end: int) -> RemoteCheck:
-        told = Told(RemoteVerdict.MISSING, in_no_segment(f"{start} to {end - 1}"))
+        told = ReasonedVerdict(RemoteVerdict.MISSING, in_no_segment(f"{start} to {end - 1}"))
         return self._made("", start, end, 0, 0, told, -1, is_of_log=True)
 
     def _complete(
@@ -291,15 +293,15 @@ class PartitionCheck:
                     continue
                 if copy.segment_id in problems:
                     check.forget()
-                    told = Told(RemoteVerdict.CORRUPT, problems[copy.segment_id])
+                    told = ReasonedVerdict(RemoteVerdict.CORRUPT, problems[copy.segment_id])
                 else:
                     told = check.told(copy, data)
                 yield self._of_copy(copy, told)
 
-    def _told_locally(self, copies: Iterable[RemoteSegment], wanted: Collection[str]) -> ToldLocally:
+    def _told_locally(self, copies: Iterable[RemoteSegment], wanted: Collection[str]) -> LocalComparison:
         """Compare the unencrypted segments among `wanted` with the local log, if the depth includes snapshots."""
         if self.compare_locally is None or self.asked.depth is CheckDepth.METADATA:
-            return ToldLocally()
+            return LocalComparison()
         own = filter(self._is_of_log, copies)
         readable = [each for each in own if each.segment_id in wanted and not each.is_encrypted]
         return self.compare_locally(self.location.store, readable)
@@ -307,14 +309,14 @@ class PartitionCheck:
     def _is_of_log(self, copy: RemoteSegment) -> bool:
         return copy.facts.is_of(self._told_lineage(copy))
 
-    def _of_copy(self, copy: RemoteSegment, told: Told) -> RemoteCheck:
+    def _of_copy(self, copy: RemoteSegment, told: ReasonedVerdict) -> RemoteCheck:
         epoch, is_of_log = copy.leader_epochs[-1][0], self._is_of_log(copy)
         if not is_of_log and told.verdict is RemoteVerdict.NOT_COMPARED:
-            told = Told(told.verdict, "written under leader epochs that the newest segment does not know")
+            told = ReasonedVerdict(told.verdict, "written under leader epochs that the newest segment does not know")
         size, at = copy.objects.stored, copy.written_at
         return self._made(copy.segment_id, *copy.bounds, size, at, told, epoch, is_of_log=is_of_log)
 
-    def _row(self, objects: SegmentObjects, told: Told) -> RemoteCheck:
+    def _row(self, objects: SegmentObjects, told: ReasonedVerdict) -> RemoteCheck:
         at = objects.segment_id, objects.start_offset, None, objects.stored, objects.modified
         return self._made(*at, told, -1, is_of_log=False)
 
@@ -325,7 +327,7 @@ class PartitionCheck:
         end: int | None,
         size: int,
         at: int,
-        told: Told,
+        told: ReasonedVerdict,
         epoch: int,
         *,
         is_of_log: bool,

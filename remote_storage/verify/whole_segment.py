@@ -11,7 +11,7 @@ from tiersnap.remote_storage.errors import ObjectNotFoundError
 from tiersnap.remote_storage.layouts.layout import INDEXES_OF_ENTRIES, IndexType
 from tiersnap.remote_storage.locks.claim import ClaimedSegment
 from tiersnap.remote_storage.locks.claim_protocol import read_claim
-from tiersnap.remote_storage.remote_log.remote_log import differs_from_claim, vouched_snapshot
+from tiersnap.remote_storage.remote_log.remote_log import differs_from_claim, snapshot_in_claim
 from tiersnap.remote_storage.remote_log.remote_segment import (
     RemoteSegment,
     decode_lineage,
@@ -21,7 +21,7 @@ from tiersnap.remote_storage.remote_log.remote_segment import (
 from tiersnap.remote_storage.remote_log.remote_state import count_lost
 from tiersnap.remote_storage.remote_log.segment_objects import SegmentObjects
 from tiersnap.remote_storage.stores.object_store import ObjectStore
-from tiersnap.remote_storage.verify.local_log import ToldLocally
+from tiersnap.remote_storage.verify.local_log import LocalComparison
 from tiersnap.remote_storage.verify.segment_log import SegmentLog, combined, read_log
 from tiersnap.snapshot.errors import CorruptDataError
 from tiersnap.snapshot.formats import snapshot_file
@@ -42,7 +42,7 @@ Indexes = Mapping[IndexType, bytes | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class ReasonedVerdict:
     """The verdict on a segment, the reason, and the source of the comparison."""
 
     verdict: RemoteVerdict
@@ -50,7 +50,7 @@ class Told:
     compared_with: ComparedWith = ComparedWith.NOTHING
 
 
-_COMPLETE = Told(RemoteVerdict.NOT_COMPARED, "its objects are complete; its snapshot was not read")
+_COMPLETE = ReasonedVerdict(RemoteVerdict.NOT_COMPARED, "its objects are complete; its snapshot was not read")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -88,7 +88,7 @@ class WholeSegmentCheck:
     asked: CheckRequest
     claimed: Container[ClaimedSegment]
     compared: Mapping[int, int]
-    local: ToldLocally
+    local: LocalComparison
     is_of_log: Callable[[RemoteSegment], bool]
     digests: dict[str, str] = field(default_factory=dict)
     _known: _Known | None = None
@@ -126,7 +126,7 @@ class WholeSegmentCheck:
         """Skip a segment that has no usable snapshot, and end the current replay."""
         self._fold = None
 
-    def told(self, copy: RemoteSegment, ahead: Indexes | CorruptDataError | None = None) -> Told:
+    def told(self, copy: RemoteSegment, ahead: Indexes | CorruptDataError | None = None) -> ReasonedVerdict:
         """Return the verdict of a segment.
 
         Args:
@@ -138,7 +138,7 @@ class WholeSegmentCheck:
         """
         if copy.is_encrypted:
             self.forget()
-            return Told(RemoteVerdict.NOT_CHECKABLE, "its objects are complete, and encrypted by the plugin")
+            return ReasonedVerdict(RemoteVerdict.NOT_CHECKABLE, "its objects are complete, and encrypted by the plugin")
         if self.asked.depth is CheckDepth.METADATA:
             return _COMPLETE
         self._read_skipped()
@@ -147,7 +147,9 @@ class WholeSegmentCheck:
             self._fold = None
         return told
 
-    def _read(self, copy: RemoteSegment, ahead: Indexes | CorruptDataError | None, *, is_of_log: bool) -> Told:
+    def _read(
+        self, copy: RemoteSegment, ahead: Indexes | CorruptDataError | None, *, is_of_log: bool
+    ) -> ReasonedVerdict:
         faults: list[str] = []
         indexes, entries = self._indexes(copy, ahead, faults)
         log = self._log(copy, indexes, faults, is_of_log=is_of_log)
@@ -240,24 +242,26 @@ class WholeSegmentCheck:
 
     def _compared(
         self, copy: RemoteSegment, data: bytes, entries: np.ndarray, log: SegmentLog | None, *, is_of_log: bool
-    ) -> Told:
+    ) -> ReasonedVerdict:
         """Compare a snapshot with the best source that exists; see partition_check.py."""
         local = self.local.snapshots.get(copy.segment_id)
         if local is not None and local.compared in COMPARED:
             return self._by(local, ComparedWith.LOCAL_LOG)
         if self.compared.get(copy.end_offset) == crc32c(data):
-            return Told(RemoteVerdict.MATCHES, f"{_ALIKE} a run compared or computed", ComparedWith.WAREHOUSE)
+            return ReasonedVerdict(
+                RemoteVerdict.MATCHES, f"{_ALIKE} a run compared or computed", ComparedWith.WAREHOUSE
+            )
         fold = self._fold
         if fold is not None and fold.end == copy.end_offset and is_of_log:
             state = to_entries(fold.producers.deltas())
             return self._by(compare(entries, state, history_from=fold.start), ComparedWith.REMOTE_LOG)
-        if (vouched := self._vouched(copy, data)) is not None:
-            return vouched
+        if (claimed := self._by_claim(copy, data)) is not None:
+            return claimed
         if log is not None:
             return self._by_own(copy, entries, log)
         return _by_itself(copy, entries)
 
-    def _by_own(self, copy: RemoteSegment, entries: np.ndarray, log: SegmentLog) -> Told:
+    def _by_own(self, copy: RemoteSegment, entries: np.ndarray, log: SegmentLog) -> ReasonedVerdict:
         """Compare a snapshot with the replay of its own segment."""
         found = compare(entries, to_entries(log.deltas), history_from=copy.start_offset)
         told = self._by(found, ComparedWith.OWN_SEGMENT)
@@ -266,11 +270,11 @@ class WholeSegmentCheck:
         why = f"snapshot: agrees with its segment, and has {count_of(entries.size, 'producer')}"
         return replace(told, reason=why)
 
-    def _by(self, found: Comparison, of: ComparedWith) -> Told:
+    def _by(self, found: Comparison, of: ComparedWith) -> ReasonedVerdict:
         expiry = self._expiry
-        return Told(RemoteVerdict(found.verdict(expiry).value), f"snapshot: {found.reason(expiry)}", of)
+        return ReasonedVerdict(RemoteVerdict(found.verdict(expiry).value), f"snapshot: {found.reason(expiry)}", of)
 
-    def _vouched(self, copy: RemoteSegment, data: bytes) -> Told | None:
+    def _by_claim(self, copy: RemoteSegment, data: bytes) -> ReasonedVerdict | None:
         """Compare a snapshot with the segment's claim; None if no claim marks it as trusted."""
         claim = copy.claim
         if claim is None and copy.claimed_as in self.claimed:
@@ -278,12 +282,14 @@ class WholeSegmentCheck:
                 claim = read_claim(self.store, copy.claimed_as)
             except CorruptDataError:
                 return None
-        vouched = vouched_snapshot(claim, copy.segment_id)
-        if vouched is None:
+        claimed = snapshot_in_claim(claim, copy.segment_id)
+        if claimed is None:
             return None
-        if why := differs_from_claim(data, vouched.crc32c):
-            return Told(RemoteVerdict.CORRUPT, f"snapshot: {why}", ComparedWith.CLAIM)
-        return Told(RemoteVerdict.MATCHES, f"{_ALIKE} when it was uploaded ({vouched.provenance})", ComparedWith.CLAIM)
+        if why := differs_from_claim(data, claimed.crc32c):
+            return ReasonedVerdict(RemoteVerdict.CORRUPT, f"snapshot: {why}", ComparedWith.CLAIM)
+        return ReasonedVerdict(
+            RemoteVerdict.MATCHES, f"{_ALIKE} when it was uploaded ({claimed.provenance})", ComparedWith.CLAIM
+        )
 
     def _may_live(self, copy: RemoteSegment) -> bool:
         """Return whether a producer of the segment may be active now."""
@@ -297,12 +303,12 @@ class WholeSegmentCheck:
         """Return whether a segment ends below the known producer state, as happens if another replica uploaded it."""
         return self._known is not None and copy.end_offset < self._known.offset
 
-    def _is_proven(self, told: Told) -> bool:
+    def _is_proven(self, told: ReasonedVerdict) -> bool:
         """Return whether a snapshot was compared with a whole log, so that earlier snapshots do not matter."""
         is_whole = told.compared_with is ComparedWith.REMOTE_LOG and self._fold is not None and self._fold.start == 0
         return is_whole or told.compared_with is ComparedWith.LOCAL_LOG
 
-    def _lost(self, copy: RemoteSegment, entries: np.ndarray, log: SegmentLog | None) -> Told | None:
+    def _lost(self, copy: RemoteSegment, entries: np.ndarray, log: SegmentLog | None) -> ReasonedVerdict | None:
         """Return SUSPECT if a snapshot lacks active producers of an earlier snapshot; None if it lacks none."""
         if self._known is None or self._is_behind(copy):
             return None
@@ -312,13 +318,13 @@ class WholeSegmentCheck:
             try:
                 log = log or read_log(self.store, copy)
             except CorruptDataError as error:
-                return Told(RemoteVerdict.CORRUPT, error.message)
+                return ReasonedVerdict(RemoteVerdict.CORRUPT, error.message)
             lost = count_lost(self._known.entries, entries, self._known.offset, self._expiry, log.deltas)
         if not lost:
             return None
         active = count_of(lost, "active producer")
         why = f"snapshot: has lost {active} of the snapshot at {self._known.offset}"
-        return Told(RemoteVerdict.SUSPECT, why, ComparedWith.EARLIER_SNAPSHOTS)
+        return ReasonedVerdict(RemoteVerdict.SUSPECT, why, ComparedWith.EARLIER_SNAPSHOTS)
 
     def _read_skipped(self) -> None:
         """Set the known producer state from the snapshot of the last skipped segment."""
@@ -356,14 +362,14 @@ def _of_other_files(faults: Iterable[str], told: Iterable[str]) -> list[str]:
     return [fault for fault in faults if fault.partition(":")[0] not in files]
 
 
-def _of_faults(faults: Sequence[str]) -> Told:
+def _of_faults(faults: Sequence[str]) -> ReasonedVerdict:
     verdict = RemoteVerdict.CORRUPT
     if faults and all(fault.endswith("it is missing") for fault in faults):
         verdict = RemoteVerdict.MISSING
-    return Told(verdict, "; ".join(faults))
+    return ReasonedVerdict(verdict, "; ".join(faults))
 
 
-def _by_itself(copy: RemoteSegment, entries: np.ndarray) -> Told:
+def _by_itself(copy: RemoteSegment, entries: np.ndarray) -> ReasonedVerdict:
     """Return the verdict of a snapshot that cannot be compared with any source.
 
     The offsets of its producers must be below the end of its segment.
@@ -371,6 +377,6 @@ def _by_itself(copy: RemoteSegment, entries: np.ndarray) -> Told:
     reached = int(max(entries[name].max(initial=-1) for name in ("last_offset", "current_txn_first_offset")))
     if reached >= copy.end_offset:
         why = f"snapshot: has offset {reached}, and the segment ends at {copy.end_offset - 1}"
-        return Told(RemoteVerdict.SUSPECT, why, ComparedWith.NOTHING)
+        return ReasonedVerdict(RemoteVerdict.SUSPECT, why, ComparedWith.NOTHING)
     why = "its snapshot lacks no active producer; its segment was not read, because it has no active producer"
-    return Told(RemoteVerdict.NOT_COMPARED, why, ComparedWith.EARLIER_SNAPSHOTS)
+    return ReasonedVerdict(RemoteVerdict.NOT_COMPARED, why, ComparedWith.EARLIER_SNAPSHOTS)

@@ -71,7 +71,7 @@ def _curing(host: Host, place: Place, before: frozenset[str]) -> Iterator[NextSt
         yield from _without_room_here(host)
     yield from _room(host)
     yield from _files(host, place)
-    if host.forgotten:
+    if host.lost_producers:
         yield from _without_producers(host)
     yield from _verdicts(host, place, before)
     yield from _remote(host, is_freed=bool(before))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from tiersnap.snapshot.errors import TiersnapError
-from tiersnap.snapshot.exactly_once.simulate.kinds import Forgotten
+from tiersnap.snapshot.exactly_once.simulate.kinds import LostProducers
 from tiersnap.snapshot.log.coverage import NOTHING_REMOTE, RemoteCoverage
 from tiersnap.snapshot.log.file_system import FileSystem
 from tiersnap.snapshot.log.leader_epochs import ENDLESS
@@ -32,6 +32,6 @@ class RecordedInventory:
             return NOTHING_REMOTE
         return found.listing.coverage(partition.leader_epochs, log_end_offset)
 
-    def forgotten(self, filesystem: FileSystem, partition: Partition) -> Forgotten | None:
+    def lost_producers(self, filesystem: FileSystem, partition: Partition) -> LostProducers | None:
         """Return None, because the producers are unknown."""
         return None

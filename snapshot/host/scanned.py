@@ -30,7 +30,7 @@ from tiersnap.snapshot.replay.replay_start import NOT_LOOKED, Beginning
 from tiersnap.snapshot.replay.segment_runs import FoldSegment, fold_segment
 
 if TYPE_CHECKING:  # a simulation is imported only if remote storage is read
-    from tiersnap.snapshot.exactly_once.simulate.kinds import Forgotten
+    from tiersnap.snapshot.exactly_once.simulate.kinds import LostProducers
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Scanned:
     expiry: BrokerExpiry
     # The active producers that a broker would lose if it loaded these files; None if there are none, or if remote
     # storage was not read.
-    forgotten: Forgotten | None = None
+    lost_producers: LostProducers | None = None
 
     @classmethod
     def of(
@@ -90,8 +90,8 @@ class Inventory(Protocol):
     def coverage(self, partition: Partition, log_end_offset: int = ENDLESS) -> RemoteCoverage:
         """Return the offsets of the partition in remote storage; `log_end_offset` is exclusive."""
 
-    def forgotten(self, filesystem: FileSystem, partition: Partition) -> Forgotten | None:
-        """Return the producers that a broker loses if it loads the partition's files; see find_forgotten."""
+    def lost_producers(self, filesystem: FileSystem, partition: Partition) -> LostProducers | None:
+        """Return the producers that a broker loses if it loads the partition's files; see find_lost_producers."""
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,7 @@ class Scanner:
             return Scanned.of(examination, self.expiry, NOTHING_REMOTE, self.tasks)
         tiered = inventory.coverage(partition, examination.facts.log_end_offset)
         found = Scanned.of(examination, self.expiry, tiered, self.tasks)
-        return replace(found, forgotten=inventory.forgotten(filesystem, partition))
+        return replace(found, lost_producers=inventory.lost_producers(filesystem, partition))
 
     @property
     def errors(self) -> list[TiersnapError]:
@@ -155,7 +155,7 @@ class ScanTotals:
     unread: int = 0  # closed segments whose snapshot could not be compared although the log begins locally
     lost_indexes: int = 0  # partitions that have a closed segment without an .index
     lost_below_log_start: int = 0  # partitions that have a segment without an .index below the log start
-    forgotten: list[str] = field(default_factory=list)  # one message for each replica that lost producers
+    lost_producers: list[str] = field(default_factory=list)  # one message for each replica that lost producers
 
     def add(self, scanned: Scanned) -> None:
         """Count one partition."""
@@ -170,8 +170,8 @@ class ScanTotals:
         if not (facts.internal or facts.compacted or facts.log_start_unknown):
             self._add_wanted(scanned)
         self.findings.extend(examination.findings)
-        if scanned.forgotten is not None:
-            self.forgotten.append(scanned.forgotten.says(partition.name))
+        if scanned.lost_producers is not None:
+            self.lost_producers.append(scanned.lost_producers.says(partition.name))
         self.deleted_segments += len(partition.deleted_segments)
         self._add_segments(scanned)
 
@@ -205,7 +205,7 @@ class ScanTotals:
             yield Verdict.UNVERIFIED_SNAPSHOT
         if self.lost_indexes or self.lost_below_log_start:
             yield OtherProblem.LOST_INDEX
-        if self.forgotten:
+        if self.lost_producers:
             yield OtherProblem.REPLICA_WITHOUT_PRODUCERS
         if self.log_starts.unlocated:
             yield Verdict.UNKNOWN_LOG_START

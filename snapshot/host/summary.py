@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tiersnap.snapshot.errors import TiersnapError, UsageError
-from tiersnap.snapshot.exactly_once.simulate.kinds import Forgotten
+from tiersnap.snapshot.exactly_once.simulate.kinds import LostProducers
 from tiersnap.snapshot.formats.meta_properties import MetaProperties
 from tiersnap.snapshot.gate.exit_code import OtherProblem, Problem
 from tiersnap.snapshot.gate.verdict import MEANING, RANK, Verdict
@@ -87,7 +87,7 @@ class Host:
     asked_remote: bool = False  # whether remote storage was read
     errors: Sequence[TiersnapError] = ()  # failures of remote storage
     # Replicas that lost producers: (log directory, partition, lost producers).
-    forgotten: Sequence[tuple[str, str, Forgotten]] = ()
+    lost_producers: Sequence[tuple[str, str, LostProducers]] = ()
 
     @classmethod
     def of(
@@ -111,14 +111,17 @@ class Host:
         found = {each.uri: examined(each, now) for each in named}
         for each, finding in (*named_findings(named), *stray_partitions(named)):
             found[each.uri].listed.findings.append(finding)
-        forgotten = []
+        lost_producers = []
         for each, partition in partitions:
             tiered = NOTHING_REMOTE if inventory is None else inventory.coverage(partition)
             found[each.uri].listed.add(partition, tiered)
             found[each.uri].missing += missing_snapshots(partition, tiered)
-            if inventory is not None and (lost := inventory.forgotten(each.log_dir.filesystem, partition)) is not None:
-                forgotten.append((each.uri, partition.name, lost))
-        return cls(tuple(found.values()), forgotten=forgotten)
+            if (
+                inventory is not None
+                and (lost := inventory.lost_producers(each.log_dir.filesystem, partition)) is not None
+            ):
+                lost_producers.append((each.uri, partition.name, lost))
+        return cls(tuple(found.values()), lost_producers=lost_producers)
 
     @property
     def blocked(self) -> Counter[Verdict]:
@@ -192,7 +195,7 @@ class Host:
             yield Verdict.MISSING_SNAPSHOT
         if self.lost_indexes or self.lost_below_log_start:
             yield OtherProblem.LOST_INDEX
-        if self.forgotten:
+        if self.lost_producers:
             yield OtherProblem.REPLICA_WITHOUT_PRODUCERS
         if self.unlocated:
             yield Verdict.UNKNOWN_LOG_START

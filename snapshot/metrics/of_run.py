@@ -29,15 +29,15 @@ class Standing:
 
     verdicts: dict[Labels, dict[Verdict, Count]] = field(default_factory=dict)
     findings: dict[Labels, int] = field(default_factory=dict)
-    forgotten: dict[Labels, int] = field(default_factory=dict)
+    lost_producers: dict[Labels, int] = field(default_factory=dict)
 
-    def add(self, labels: Labels, verdicts: Mapping[Verdict, Count], findings: int, forgotten: int = 0) -> None:
+    def add(self, labels: Labels, verdicts: Mapping[Verdict, Count], findings: int, lost_producers: int = 0) -> None:
         """Add the counts of a topic or partition to the counts under the same labels."""
         known = self.verdicts.setdefault(labels, {})
         for verdict, count in verdicts.items():
             known[verdict] = known.get(verdict, Count()) + count
         self.findings[labels] = self.findings.get(labels, 0) + findings
-        self.forgotten[labels] = self.forgotten.get(labels, 0) + forgotten
+        self.lost_producers[labels] = self.lost_producers.get(labels, 0) + lost_producers
 
     def samples(self) -> Iterator[Sample]:
         """Yield the samples of all labels.
@@ -54,7 +54,7 @@ class Standing:
             yield Sample("tiersnap_copy_lag_segments", waiting.segments, named)
             yield Sample("tiersnap_copy_lag_bytes", waiting.bytes, named)
             yield Sample("tiersnap_findings", self.findings[labels], named)
-            yield Sample("tiersnap_forgotten_producers", self.forgotten[labels], named)
+            yield Sample("tiersnap_lost_producers", self.lost_producers[labels], named)
 
 
 def _labels_of(topic: str, partition: int, *, by_partition: bool) -> Labels:
@@ -65,12 +65,12 @@ def _labels_of(topic: str, partition: int, *, by_partition: bool) -> Labels:
 
 def _standing_of(report: Report, *, by_partition: bool) -> Standing:
     standing = Standing()
-    forgotten: Counter[tuple[str, int]] = Counter()
-    for each in report.forgetful:
-        forgotten[each.topic, each.partition] += each.count
+    lost_producers: Counter[tuple[str, int]] = Counter()
+    for each in report.replicas_without_producers:
+        lost_producers[each.topic, each.partition] += each.count
     for topic in report.topics:
         for part in topic.partitions:
-            lost = forgotten.pop((topic.topic, part.partition), 0)
+            lost = lost_producers.pop((topic.topic, part.partition), 0)
             labels = _labels_of(topic.topic, part.partition, by_partition=by_partition)
             standing.add(labels, part.verdicts, part.findings, lost)
     return standing
@@ -164,9 +164,9 @@ class ScanMetrics:
         for segment, readiness in zip(examination.segments, scanned.readiness, strict=True):
             counts[readiness.verdict] = counts.get(readiness.verdict, Count()) + Count(1, segment.size_bytes)
         partition = examination.partition
-        forgotten = 0 if scanned.forgotten is None else scanned.forgotten.count
+        lost_producers = 0 if scanned.lost_producers is None else scanned.lost_producers.count
         labels = _labels_of(partition.topic, partition.partition, by_partition=self.by_partition)
-        self._standing.add(labels, counts, len(examination.findings), forgotten)
+        self._standing.add(labels, counts, len(examination.findings), lost_producers)
 
     def samples(self, exit_code: ExitCode) -> Iterator[Sample]:
         """Yield all samples. Call this after the last partition."""

@@ -16,7 +16,7 @@ HELP: dict[str, str] = {
     "tiersnap_copy_lag_segments": "Segments that belong in remote storage but cannot be tiered yet.",
     "tiersnap_copy_lag_bytes": "Bytes of segments that belong in remote storage but cannot be tiered yet.",
     "tiersnap_findings": "Damaged places in the segments that were read.",
-    "tiersnap_forgotten_producers": "Active producers that replicas lost and remote storage has.",
+    "tiersnap_lost_producers": "Active producers that replicas lost and remote storage has.",
     "tiersnap_hung_copies": "Uploads that brokers began and do not finish. Later segments wait for them.",
     "tiersnap_last_run_segments_decoded": "Segments that the last run read.",
     "tiersnap_last_run_bytes_decoded": "Bytes of segment files that the last run read.",

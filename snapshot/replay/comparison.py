@@ -29,7 +29,7 @@ class Comparison:
     explanation: Annotated[str, Meta(description="description of the result")]
     lacking: Annotated[int, Meta(description="producers of the log that the file lacks")] = 0
     differing: Annotated[int, Meta(description="producers whose values differ between file and log")] = 0
-    forgotten: Annotated[
+    without_coordinator_epoch: Annotated[
         int,
         Meta(description="producers that differ only by an unset coordinator epoch in the file, as after idle time"),
     ] = 0
@@ -55,7 +55,7 @@ class Comparison:
     def does_harm(self, expiry: BrokerExpiry) -> bool:
         """Return whether an error in the file affects a producer that a broker would keep now."""
         if expiry.expiration is None:
-            return self._contradicts_log or self.forgotten > 0
+            return self._contradicts_log or self.without_coordinator_epoch > 0
         if not self._contradicts_log:
             return False
         return expiry.now - self.harmful_until < expiry.expiration  # always True for NEVER

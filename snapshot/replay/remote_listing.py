@@ -278,7 +278,7 @@ def place_error(name: str, place: str) -> TiersnapError:
 
 
 @dataclass
-class PlaceDoubt:
+class LocationCheck:
     """Collects evidence from the partitions of one host that --remote is not the brokers' remote location."""
 
     _name: str = ""

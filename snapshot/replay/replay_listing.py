@@ -64,7 +64,7 @@ class Replayed:
     state: StartState | None = None
 
 
-def told_at(partition: Partition, error: TiersnapError) -> str:
+def error_at(partition: Partition, error: TiersnapError) -> str:
     """Return the error's message, preceded by the partition's name and the error's position in the partition."""
     return f"{partition.name}{error.attrs.get('at', '')}: {error.message}"
 

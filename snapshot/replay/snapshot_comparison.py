@@ -60,10 +60,10 @@ def compare(
     equal = ours == theirs
     explained = is_cleaned | _explains_extra(extra, history_from)
     extends = ~equal & (is_cleaned | _explains_difference(ours, theirs, history_from))
-    forgotten = ~equal & ~extends & _forgot_marker(ours, theirs)
-    differing = ~(equal | extends | forgotten)
+    without_coordinator_epoch = ~equal & ~extends & _forgot_marker(ours, theirs)
+    differing = ~(equal | extends | without_coordinator_epoch)
     harmful = (lacking, ours[differing], theirs[differing], extra[~explained])
-    counts = (lacking.size, int(differing.sum()), int(forgotten.sum()), int((~explained).sum()))
+    counts = (lacking.size, int(differing.sum()), int(without_coordinator_epoch.sum()), int((~explained).sum()))
     extending = int(explained.sum() + extends.sum())
     if any(counts):
         strict = SnapshotVerdict.SUSPECT
@@ -127,7 +127,14 @@ def _explains_difference(ours: np.ndarray, theirs: np.ndarray, history_from: int
 
 
 def _words(
-    found: int, computed: int, lacking: int, differing: int, forgotten: int, unexplained: int, extending: int, gap: str
+    found: int,
+    computed: int,
+    lacking: int,
+    differing: int,
+    without_coordinator_epoch: int,
+    unexplained: int,
+    extending: int,
+    gap: str,
 ) -> str:
     parts = []
     if lacking and not found:
@@ -136,8 +143,8 @@ def _words(
         parts.append(f"lacks {lacking} of {count_of(computed, 'producer')} in the log")
     if differing:
         parts.append(f"{count_of(differing, 'producer differs', 'producers differ')} from the log")
-    if forgotten:
-        parts.append(f"{count_of(forgotten, 'producer')} came back without the coordinator epoch")
+    if without_coordinator_epoch:
+        parts.append(f"{count_of(without_coordinator_epoch, 'producer')} came back without the coordinator epoch")
     if unexplained:
         parts.append(f"knows {count_of(unexplained, 'producer')} that the log does not hold")
     if parts:

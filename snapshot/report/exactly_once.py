@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tiersnap.snapshot.exactly_once.simulate.kinds import Forgotten
+from tiersnap.snapshot.exactly_once.simulate.kinds import LostProducers
 from tiersnap.snapshot.gate.trusted import SnapshotVerdict
 from tiersnap.snapshot.members import members
 from tiersnap.snapshot.report.run_info import Size
@@ -160,7 +160,7 @@ class _Replica:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ForgetfulReplica(Forgotten, _Replica):
+class ReplicaWithoutProducers(LostProducers, _Replica):
     """A replica that lost active producers.
 
     Attributes:
@@ -170,6 +170,6 @@ class ForgetfulReplica(Forgotten, _Replica):
     lead: str | None = None
 
     @classmethod
-    def of(cls, log_dir: str, partition: Partition, lost: Forgotten) -> ForgetfulReplica:
+    def of(cls, log_dir: str, partition: Partition, lost: LostProducers) -> ReplicaWithoutProducers:
         """Return a partition's replica with its lost producers."""
         return cls(topic=partition.topic, log_dir=log_dir, partition=partition.partition, **members(lost))

@@ -22,8 +22,8 @@ from tiersnap.snapshot.report.exactly_once import (
     AuditCount,
     AuditRow,
     Failover,
-    ForgetfulReplica,
     NewestSnapshot,
+    ReplicaWithoutProducers,
 )
 from tiersnap.snapshot.report.run_info import RunCounts, RunInfo
 from tiersnap.snapshot.rows import Rows
@@ -53,7 +53,9 @@ class LastSettings:
     remote: str
     no_upload: bool
     options: Mapping[str, tuple[str, ...]]
-    forgetful: tuple[ForgetfulReplica, ...]  # replicas without producers, as the last runs found them
+    replicas_without_producers: tuple[
+        ReplicaWithoutProducers, ...
+    ]  # replicas without producers, as the last runs found them
 
     @classmethod
     def decode(cls, text: str, warehouse: str) -> LastSettings:
@@ -107,7 +109,7 @@ class LastRun(RunCounts):
         )
 
 
-def worst_forgetful(*found: Iterable[ForgetfulReplica]) -> tuple[ForgetfulReplica, ...]:
+def worst_replicas_without_producers(*found: Iterable[ReplicaWithoutProducers]) -> tuple[ReplicaWithoutProducers, ...]:
     """Return at most MOST_ROWS replicas that lost producers, worst first.
 
     If a replica occurs twice, the last one is used.

@@ -163,8 +163,9 @@ def headline(report: Report) -> str:
     total, topics = report.cluster, report.topics
     if not total.verdicts:
         return "There are no segments"
-    if report.forgetful:
-        return f"{many(len(report.forgetful), 'replica')} must not lead yet: active producers are lost there"
+    if report.replicas_without_producers:
+        replicas = many(len(report.replicas_without_producers), "replica")
+        return f"{replicas} must not lead yet: active producers are lost there"
     if total.waiting_segments:
         blocked = sum(bool(topic.waiting_segments) for topic in topics)
         return (

@@ -35,7 +35,7 @@ from tiersnap.snapshot.gate.verdict import (
 )
 from tiersnap.snapshot.report.blockers import Blocker, Cause, PageBlocker, PageCause
 from tiersnap.snapshot.report.disk_forecast import Forecast
-from tiersnap.snapshot.report.exactly_once import ForgetfulReplica
+from tiersnap.snapshot.report.exactly_once import ReplicaWithoutProducers
 from tiersnap.snapshot.report.remote_checks import Key, RemoteChecked
 from tiersnap.snapshot.report.run_info import RunInfo, Size, WaitingAt
 
@@ -254,7 +254,7 @@ class ReportHead:
         log_dirs: log directories, ascending.
         snapshots: numbers of closed segments by the snapshot at their end, largest first.
         compared: numbers of brokers' snapshot files at the ends of closed segments, by the strict comparison.
-        forgetful: replicas that lost active producers; empty if remote storage was not read.
+        replicas_without_producers: replicas that lost active producers; empty if remote storage was not read.
         trend: waiting bytes after each run that changed a verdict, by time; empty without the table `readiness`.
     """
 
@@ -268,7 +268,7 @@ class ReportHead:
         dict[SnapshotVerdict, Size], Meta(extra_json_schema={"propertyNames": {"$ref": "#/$defs/SnapshotVerdict"}})
     ]
     forecast: Forecast
-    forgetful: tuple[ForgetfulReplica, ...] = ()
+    replicas_without_producers: tuple[ReplicaWithoutProducers, ...] = ()
     trend: tuple[WaitingAt, ...] = ()
 
 

@@ -9,7 +9,13 @@ from pathlib import Path
 import pyarrow as pa
 
 from tiersnap.snapshot.host.scanned import Scanned
-from tiersnap.snapshot.report.exactly_once import NO_FILE, ExactlyOnce, Failover, ForgetfulReplica, NewestSnapshot
+from tiersnap.snapshot.report.exactly_once import (
+    NO_FILE,
+    ExactlyOnce,
+    Failover,
+    NewestSnapshot,
+    ReplicaWithoutProducers,
+)
 from tiersnap.snapshot.report.model import with_remote_checks
 from tiersnap.snapshot.report.remote_checks import Key, RemoteChecked
 from tiersnap.snapshot.report.run_info import RunInfo
@@ -24,19 +30,19 @@ class ScanPage:
     def __init__(self) -> None:
         self._rows: list[pa.RecordBatch] = []
         self._newest: list[NewestSnapshot] = []
-        self._forgetful: list[ForgetfulReplica] = []
+        self._replicas_without_producers: list[ReplicaWithoutProducers] = []
 
     def add(self, log_dir: str, scanned: Scanned) -> None:
         """Add a scanned partition."""
         found = scanned.examination
         self._rows.append(readiness_batch(log_dir, found.partition, found.facts, scanned.segments))
         self._newest.append(newest_snapshot(log_dir, scanned))
-        if (lost := scanned.forgotten) is not None:
-            self._forgetful.append(ForgetfulReplica.of(log_dir, found.partition, lost))
+        if (lost := scanned.lost_producers) is not None:
+            self._replicas_without_producers.append(ReplicaWithoutProducers.of(log_dir, found.partition, lost))
 
     def write(self, folder: Path, info: RunInfo, checks: Mapping[Key, RemoteChecked]) -> None:
         """Write the report after the last partition. `checks` are results of `tiersnap verify --remote`."""
-        made = replace(summarise(self._rows, info), forgetful=tuple(self._forgetful))
+        made = replace(summarise(self._rows, info), replicas_without_producers=tuple(self._replicas_without_producers))
         made = with_remote_checks(made, checks)
         write_report(made, folder, ExactlyOnce(failover=Failover.of(self._newest)))
 

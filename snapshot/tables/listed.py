@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from tiersnap.snapshot.errors import RecordedError
-from tiersnap.snapshot.exactly_once.simulate.kinds import Forgotten
+from tiersnap.snapshot.exactly_once.simulate.kinds import LostProducers
 from tiersnap.snapshot.formats.meta_properties import MetaProperties
 from tiersnap.snapshot.formats.snapshot_file import file_name
 from tiersnap.snapshot.log.file_system import FileSystem
@@ -119,7 +119,7 @@ class ListedPartition(PartitionLog):
         leader: offsets of the partition's leader, for the window; None if no broker was asked.
         start: remote snapshot that the replay may start from; None if none was wanted or found.
         lacks_beginning: see `remote_listing.lacks_beginning`; None if remote storage was not listed, or if unknown.
-        forgotten: active producers that the replica lost; None if it has all of them, or if not checked.
+        lost_producers: active producers that the replica lost; None if it has all of them, or if not checked.
         remote_error: error that prevented the listing of remote storage.
     """
 
@@ -134,7 +134,7 @@ class ListedPartition(PartitionLog):
     start: ClaimedStart | None = None
     remote: RemoteListing = NOTHING_SEEN
     lacks_beginning: bool | None = None
-    forgotten: Forgotten | None = None
+    lost_producers: LostProducers | None = None
     remote_error: RecordedError | None = None
     fingerprint: str = ""
 

@@ -45,8 +45,8 @@ from tests.broker.harness.writing import Workload, transaction_around, write_seg
 from tests.reference.command import Ran, assert_said, tiersnap
 from tests.reference.fleet_run import Ran as Fleet
 from tests.reference.fleet_run import Runner
-from tiersnap.jobs.pipeline.before_spark import discover, told_of_cluster
-from tiersnap.jobs.pipeline.listing import NOTHING_TOLD, ToldOfPartition
+from tiersnap.jobs.pipeline.before_spark import discover, facts_from_cluster
+from tiersnap.jobs.pipeline.listing import NOTHING_STATED, StatedFacts
 from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.cluster.metadata_topic import MetadataTopic
 from tiersnap.remote_storage.layouts.open_layout import open_layout
@@ -328,7 +328,7 @@ def test_window_tiers_nothing_of_an_open_transaction_that_began_before_it(site, 
         assert ran.listed[0]["window_offset"] > stable
         assert tiered_by(ran) == [base for base, end in pairwise(bases) if end <= stable], "snapshots name it"
         drop_snapshots_but_newest(log_dir / f"{topic}-0", 0)
-        for known in (NOTHING_TOLD, told):
+        for known in (NOTHING_STATED, told):
             ran = window(site, tmp_path / "bare", log_dir, topic, records, told=known)
             assert (ran.verdicts, ran.segments_uploaded) == ({"ACTIVE_SEGMENT": 1, "UNKNOWN_TRANSACTIONS": CLOSED}, 0)
     committed = read_all(site.broker, topic, isolation=isolation)
@@ -364,15 +364,13 @@ def checkpointed(site: Site, topic: str) -> Path:
     return backup_of(site.broker.disks.log_dir, site.root / f"backup-{topic}")
 
 
-def told_by(site: Site, log_dir: Path, topic: str) -> ToldOfPartition:
+def told_by(site: Site, log_dir: Path, topic: str) -> StatedFacts:
     """What the cluster tells a run."""
     found = discover([str(log_dir)], re.compile(topic))
-    return told_of_cluster(Cluster(site.broker.bootstrap), found, {}, is_bounded=True)[f"{topic}-0"]
+    return facts_from_cluster(Cluster(site.broker.bootstrap), found, {}, is_bounded=True)[f"{topic}-0"]
 
 
-def window(
-    site: Site, remote: Path, log_dir: Path, topic: str, records: list[Record], **told: ToldOfPartition
-) -> Fleet:
+def window(site: Site, remote: Path, log_dir: Path, topic: str, records: list[Record], **told: StatedFacts) -> Fleet:
     """A run whose window begins with the last records."""
     last = records[-1].timestamp
     runner = Runner(remote.with_name(f"{remote.name}-{topic}"), log_dir, str(remote), open_layout(site.layout))

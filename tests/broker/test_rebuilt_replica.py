@@ -54,7 +54,7 @@ def write_once(leader: Broker) -> dict[int, Batch]:
 
 def forgotten_in(disks: Disks, *remote: str | Path) -> list[dict]:
     """Replicas that `doctor` names."""
-    found: list[dict] = json.loads(tiersnap("doctor", disks.log_dir, *remote).out)["result"]["forgotten"]
+    found: list[dict] = json.loads(tiersnap("doctor", disks.log_dir, *remote).out)["result"]["lost_producers"]
     return found
 
 

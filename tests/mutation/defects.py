@@ -42,7 +42,7 @@ NOTHING_GOOD_IS_DELETED = (
     _defect(
         "remote_storage/retire/remaining.py",
         "remove-orphans deletes a segment beside a wrong one",
-        'return first_doubt(log, others, self._read_once, then=f": {_MEND}")',
+        'return first_problem(log, others, self._read_once, then=f": {_MEND}")',
         'return ""',
         "test_readable_bytes.py::test_remove_orphans_deletes_what_no_consumer_needs",
     ),
@@ -221,7 +221,7 @@ NOTHING_LOST_IS_HIDDEN = (
         "remote_storage/remote_log/lost_below.py",
         "the checkpoint of a running broker proves a loss that retention made",
         "        if self.ask is None:\n            return start\n        told",
-        "        if self.ask is None:\n            return ToldStart(start.offset, is_current=True)\n        told",
+        "        if self.ask is None:\n            return KnownLogStart(start.offset, is_current=True)\n        told",
         f"{_BELOW}checkpoint_of_a_running_broker_proves_no_lost_head",
     ),
     _defect(
@@ -426,7 +426,7 @@ PLANS_AND_PEACE = (
     _defect(
         "remote_storage/publish/paused_topics.py",
         "publish gives up beside a run that is at its topic for seconds",
-        "noted = when_nobody_is_at_it(partial(self._save, partitions), self.talk)",
+        "noted = after_other_run(partial(self._save, partitions), self.talk)",
         "noted = self._save(partitions)",
         "test_publish_paused.py::test_while_paused_waits_for_a_run_that_took_the_topic_after_the_check",
     ),

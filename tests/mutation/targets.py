@@ -61,7 +61,7 @@ SIMULATE = _each(
         ("log_dir", "outcomes", "replica", "replica_state", "what_if"),
         _SIMULATE,
     )
-    | {"forgotten": ("test_forgotten.py",)}
+    | {"lost_producers": ("test_lost_producers.py",)}
     | dict.fromkeys(
         (
             *("exposure", "partition_risk", "replay_cost", "retention_wait"),

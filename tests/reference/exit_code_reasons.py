@@ -93,7 +93,7 @@ WHY: Mapping[str, Mapping[str, str]] = {
         "g": f"doctor, scan, verify, {_READERS}, repair, repair -a, {_COLLECTS}, {_DECODES}",
         "k": "report",
     },
-    "forgetful replica": {
+    "replica without producers": {
         "g": f"doctor, scan, verify, {_READERS}, repair, repair -a, {_COLLECTS}, {_DECODES}",
         "k": "report",
         "o": "tier, tier -a",

@@ -19,7 +19,7 @@ from tests.reference.killable_store import Clock
 from tests.reference.log_builder import TIMESTAMP
 from tiersnap.jobs.pipeline.before_spark import Discovered, discover
 from tiersnap.jobs.pipeline.decoding import WANTED, DecodeSegments
-from tiersnap.jobs.pipeline.listing import FOLDER_ROWS, NOTHING_TOLD, ListPartitions, SourceFolder, ToldOfPartition
+from tiersnap.jobs.pipeline.listing import FOLDER_ROWS, NOTHING_STATED, ListPartitions, SourceFolder, StatedFacts
 from tiersnap.jobs.pipeline.replaying import ReplayPartition
 from tiersnap.jobs.pipeline.unread import UNREAD, look_again
 from tiersnap.jobs.pipeline.verdicts import JudgePartition
@@ -156,7 +156,7 @@ class Runner:
         now: int | None = None,
         scan: Scan = Scan.EXACT,
         beside: BesideBrokers = NO_BROKERS,
-        told: ToldOfPartition = NOTHING_TOLD,
+        told: StatedFacts = NOTHING_STATED,
         records: tuple[PartitionRecords, ...] | None = None,
     ) -> Ran:
         self.runs += 1

@@ -17,7 +17,7 @@ from tests.reference.log_builder import TIMESTAMP, data_batch, marker
 from tests.reference.record_batch import read_segment
 from tests.reference.recovered import rows_of
 from tests.unit.test_snapshot_comparison import rows
-from tiersnap.remote_storage.remote_log.remote_state import RemoteSnapshot, Vouching
+from tiersnap.remote_storage.remote_log.remote_state import ClaimFacts, RemoteSnapshot
 from tiersnap.snapshot.errors import CorruptDataError
 
 HOUR = 3_600_000
@@ -40,7 +40,7 @@ class TieredLog:
 
     segments: dict[int, bytes] = field(default_factory=dict)
     snapshots: dict[int, State] = field(default_factory=dict)
-    vouched: dict[int, Vouching] = field(default_factory=dict)
+    vouched: dict[int, ClaimFacts] = field(default_factory=dict)
     lost: set[int] = field(default_factory=set)
     truth: State = field(default_factory=dict)
     kept: State = field(default_factory=dict)
@@ -68,8 +68,8 @@ class TieredLog:
 
     # The methods of RemoteLog that find_state calls.
 
-    def vouching(self, of: RemoteSnapshot) -> Vouching:
-        return self.vouched.get(of.end_offset, Vouching())
+    def claim_facts(self, of: RemoteSnapshot) -> ClaimFacts:
+        return self.vouched.get(of.end_offset, ClaimFacts())
 
     def entries(self, of: RemoteSnapshot) -> np.ndarray:
         if of.end_offset not in self.snapshots:

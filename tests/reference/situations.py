@@ -377,8 +377,8 @@ def rebuilt_replica(at: Path) -> Iterator[Site]:
     yield rebuilt(at, local_from=2)
 
 
-@situation("forgetful replica")
-def forgetful_replica(at: Path) -> Iterator[Site]:
+@situation("replica without producers")
+def replica_without_producers(at: Path) -> Iterator[Site]:
     """As *rebuilt replica*, but all closed segments are tiered, so it may lead at any time"""
     yield rebuilt(at, local_from=3)
 

@@ -25,7 +25,7 @@ from tiersnap.snapshot.log.findings import FindingKind
 
 pytestmark = [pytest.mark.spark, pytest.mark.nightly]
 
-WITHOUT_SPARK = {"disk not mounted", "unreadable folder", "on two disks", "forgetful replica"}
+WITHOUT_SPARK = {"disk not mounted", "unreadable folder", "on two disks", "replica without producers"}
 TOPICS = ("--topic", "topic-.*|orders|hanging")
 """Not the topics that all of them have."""
 

@@ -131,15 +131,13 @@ def test_run_names_replicas_that_forgot_producers_and_the_one_that_should_lead(
     )
     ran = run_job(spark, settings)
     assert ran.report is not None
-    (found,) = ran.report.forgetful
+    (found,) = ran.report.replicas_without_producers
     named = tiersnap("doctor", rebuilt.logs, "--remote", right.remote, *NOW)
-    (expected,) = json.loads(named.out)["result"]["forgotten"]
+    (expected,) = json.loads(named.out)["result"]["lost_producers"]
     assert (found.log_dir, found.topic, found.partition, found.lead) == (sources[1], "churn", 0, sources[0])
     assert (found.known, found.living, found.meets) == tuple(expected[name] for name in ("known", "living", "meets"))
     assert exit_code_of(ran.problems(settings)) is ExitCode.GATE_REFUSED
-    (sample,) = (
-        each for each in of_run(ran.report, ExitCode.OK, errors=0) if each.name.endswith("forgotten_producers")
-    )
+    (sample,) = (each for each in of_run(ran.report, ExitCode.OK, errors=0) if each.name.endswith("lost_producers"))
     assert sample.value == found.living - found.known
 
     def reported() -> list[object]:
@@ -148,8 +146,8 @@ def test_run_names_replicas_that_forgot_producers_and_the_one_that_should_lead(
         told = tiersnap("report", "--warehouse", settings.warehouse, *NOW, "--to", page)
         summary = json.loads(told.out)["result"]
         cure = f"tiersnap repair LOGDIR --remote {right.remote} --replace --apply"
-        of_page = json.loads((page / "readiness.json").read_text())["forgetful"]
-        return [of_page, summary.get("forgetful", []), cure in told.err]
+        of_page = json.loads((page / "readiness.json").read_text())["replicas_without_producers"]
+        return [of_page, summary.get("replicas_without_producers", []), cure in told.err]
 
     named_by_run = [asdict(found)]
     assert reported() == [named_by_run, named_by_run, True]
@@ -161,6 +159,6 @@ def test_run_names_replicas_that_forgot_producers_and_the_one_that_should_lead(
     assert tiersnap("repair", rebuilt.logs, "--remote", right.remote, *NOW, "--replace", "--apply").exit_code == 0
     ran = run_job(spark, settings)
     assert ran.report is not None
-    assert (ran.report.forgetful, exit_code_of(ran.problems(settings))) == ((), ExitCode.OK)
+    assert (ran.report.replicas_without_producers, exit_code_of(ran.problems(settings))) == ((), ExitCode.OK)
     assert reported() == [[], [], False]
     assert run_job(spark, settings).did_nothing

@@ -53,16 +53,16 @@ def test_task_skips_nothing_by_a_check_of_another_place_or_less_strict(told: dic
 
 
 @pytest.mark.parametrize(
-    ("later", "longer", "looked_at"),
+    ("later", "longer", "listed_at"),
     [(0, 0, 2), (1, 0, 7), (1, 1, 2), (2, 1, 7), (-1, -1, 2), (-1, -2, 7), (-1, 0, 2)],
 )
 def test_task_skips_only_by_checks_that_counted_all_producers_that_count_now(
-    tmp_path: Path, later: int, longer: int, looked_at: int
+    tmp_path: Path, later: int, longer: int, listed_at: int
 ) -> None:
     """As of a later time more producers have expired, and a snapshot may lack them."""
     at = poisoned_tier(tmp_path, "churn-0", rebuilt=5, local_from=7)
     changed = {"checked_at": ASKED.now + later, "producer_expiration": 86_400_000 + longer}
-    assert len(checked(at.remote, known=[each | changed for each in checked(at.remote)])) == looked_at
+    assert len(checked(at.remote, known=[each | changed for each in checked(at.remote)])) == listed_at
 
 
 def test_task_recognises_snapshots_that_a_run_compared_by_their_bytes(tmp_path: Path) -> None:

@@ -25,11 +25,11 @@ from tiersnap.remote_storage.metadata.topic_configs import MARK
 from tiersnap.remote_storage.publish.pause_copying import (
     as_options,
     aside_without_mark,
-    changed_by_nobody,
     check_mark,
     own_values,
     settings_while_off,
     still_aside,
+    unchanged_by_others,
 )
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.snapshot.errors import (
@@ -84,17 +84,17 @@ def test_while_copying_is_off_retention_is_as_good_as_endless_and_no_local_one_i
 
 
 def test_what_is_put_back_is_what_still_has_the_value_that_it_was_put_aside_with():
-    assert still_aside(ASIDE_NOW, BEFORE) == changed_by_nobody(ASIDE_NOW, BEFORE) == BEFORE
+    assert still_aside(ASIDE_NOW, BEFORE) == unchanged_by_others(ASIDE_NOW, BEFORE) == BEFORE
 
     by_hand = {**ASIDE_NOW, COPYING: setting("false"), "retention.bytes": setting("500")}
     rest = {"retention.ms": None, "local.retention.ms": "60000"}
-    assert still_aside(by_hand, BEFORE) == changed_by_nobody(by_hand, BEFORE) == rest
+    assert still_aside(by_hand, BEFORE) == unchanged_by_others(by_hand, BEFORE) == rest
 
     # Another broker does not show yet that they were put aside: nothing is seen, and all of it is sent.
-    assert (still_aside(OF_ITS_OWN, BEFORE), changed_by_nobody(OF_ITS_OWN, BEFORE)) == ({}, BEFORE)
+    assert (still_aside(OF_ITS_OWN, BEFORE), unchanged_by_others(OF_ITS_OWN, BEFORE)) == ({}, BEFORE)
     # What was so before is not to be waited for.
     assert still_aside(ASIDE_NOW, {COPYING: "true", "retention.ms": "1"}) == {"retention.ms": "1"}
-    assert changed_by_nobody({"retention.ms": setting("-1", is_own=False)}, {"retention.ms": "1"}) == {}
+    assert unchanged_by_others({"retention.ms": setting("-1", is_own=False)}, {"retention.ms": "1"}) == {}
 
 
 @pytest.mark.parametrize("by_default", [False, True])

@@ -28,7 +28,7 @@ from tiersnap.remote_storage.metadata.metadata_records import SegmentRecord, Seg
 from tiersnap.remote_storage.metadata.segment_metadata import SegmentState
 from tiersnap.remote_storage.remote_log.finished import finished_segments
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
-from tiersnap.remote_storage.verify.compare_whole import find_doubts
+from tiersnap.remote_storage.verify.compare_whole import find_problems
 from tiersnap.snapshot.errors import ExitCode
 from tiersnap.snapshot.replay.expiry import BrokerExpiry
 from tiersnap.snapshot.units import utc
@@ -84,7 +84,7 @@ def test_publish_takes_a_snapshot_without_producers_that_brokers_forgot(
     ids = {each.id.segment_id for each in uploaded}
     assert len(ids) == 2
     partition, expiry = uploaded[0].id.topic_id_partition, BrokerExpiry(now, expiration)
-    doubts = find_doubts(location, partition, ids, None, expiry)
+    doubts = find_problems(location, partition, ids, None, expiry)
     assert list(doubts.values()) == why
 
 

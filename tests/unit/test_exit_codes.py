@@ -143,7 +143,7 @@ def code_of_run(site: Site, host: Ran, *, apply: bool) -> int | None:
     kinds = {FindingKind(each["finding_kind"]) for each in said["result"]["findings"]}
     outcome.kinds = kinds | {each.finding_kind for each in found}
     scanned = tiersnap("scan", *site.log_dirs, *NOW, "--remote", site.remote)
-    outcome.forgetful_count = sum(row["known"] is not None for row in scanned.rows)
+    outcome.replicas_without_producers_count = sum(row["known"] is not None for row in scanned.rows)
     for each in host.rows:
         for verdict, count in each["verdicts"].items():
             outcome.verdicts[Verdict(verdict)] = outcome.verdicts.get(Verdict(verdict), 0) + count

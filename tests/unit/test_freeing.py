@@ -33,9 +33,9 @@ OLD, NEW = "tqimKeZwStOEOwRzT3L5oQ", "adh9f8BMS4anaUnD8KWfWg"
 NOTHING_TO_DO = "nothing is left to tier"
 
 
-def stuck(*, next_offset: int = 100, has_not_looked: bool = False, seen: frozenset[str] = frozenset()) -> Freeing:
+def stuck(*, next_offset: int = 100, ignores_published: bool = False, seen: frozenset[str] = frozenset()) -> Freeing:
     """A partition whose remote storage ends before `next_offset`."""
-    return Freeing(StuckPartition(PARTITION, 1, next_offset, 3, has_not_looked, frozenset({next_offset}), seen))
+    return Freeing(StuckPartition(PARTITION, 1, next_offset, 3, ignores_published, frozenset({next_offset}), seen))
 
 
 def plan(*segments: tuple[str, int, int, PublishAction], refusal: TiersnapError | None = None):
@@ -111,7 +111,7 @@ def test_what_others_published_meanwhile_is_no_blocked_partition_but_its_copier_
 
 
 def test_a_copier_that_has_not_looked_is_made_to_though_nothing_is_new():
-    freeing = stuck(has_not_looked=True)
+    freeing = stuck(ignores_published=True)
     freeing.plan([], plan())
     assert (freeing.end, freeing.publish, freeing.next_offset) == (End.PLANNED, 0, 100)
 

@@ -19,8 +19,8 @@ from tests.reference.log_builder import data_batch, write_partition
 from tests.reference.model_cluster import ModelCluster
 from tests.reference.recovered import DATA
 from tests.reference.retention_meanwhile import delete_when_read
-from tiersnap.jobs.pipeline.before_spark import discover, told_of_cluster
-from tiersnap.jobs.pipeline.listing import ToldOfPartition
+from tiersnap.jobs.pipeline.before_spark import discover, facts_from_cluster
+from tiersnap.jobs.pipeline.listing import StatedFacts
 from tiersnap.remote_storage.cluster.log_starts import located, moved_up
 from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
@@ -290,7 +290,7 @@ def test_the_log_start_of_the_leader_counts_if_it_is_above_the_checkpoint(disk: 
     cluster.create(TopicIdPartition("led", found.topic_id, 0), start=600, end=760)
     ((_, told),) = located(cluster, [("", found)])
     assert (log_start_of(told), told.log_start_checkpoint) == (start, start)
-    (of_run,) = told_of_cluster(cluster, discover([str(disk)], None), {}, is_bounded=False).values()
+    (of_run,) = facts_from_cluster(cluster, discover([str(disk)], None), {}, is_bounded=False).values()
     assert of_run.located(found) == told, "a run takes the same"
 
 
@@ -379,13 +379,13 @@ def test_a_run_judges_what_is_tiered_whether_or_not_the_log_start_is_known(disk:
 @pytest.mark.parametrize(
     "told",
     [
-        ToldOfPartition(log_start=560),
-        ToldOfPartition(topic_id="9o0dXofVQY6xcSvovNL5rg", leader_log_start=560),
-        ToldOfPartition(560, "9o0dXofVQY6xcSvovNL5rg", 0),
+        StatedFacts(log_start=560),
+        StatedFacts(topic_id="9o0dXofVQY6xcSvovNL5rg", leader_log_start=560),
+        StatedFacts(560, "9o0dXofVQY6xcSvovNL5rg", 0),
     ],
     ids=["stated", "by the cluster", "stated, whatever the cluster says"],
 )
-def test_a_run_takes_a_log_start_that_is_told(bare: Path, tmp_path: Path, told: ToldOfPartition) -> None:
+def test_a_run_takes_a_log_start_that_is_told(bare: Path, tmp_path: Path, told: StatedFacts) -> None:
     runner = fleet(tmp_path, bare, knows=False)
     assert runner().segments_uploaded == 0
     ran = runner(told=told)
@@ -393,7 +393,7 @@ def test_a_run_takes_a_log_start_that_is_told(bare: Path, tmp_path: Path, told: 
 
 
 def test_a_run_takes_no_log_start_of_another_topic(bare: Path, tmp_path: Path) -> None:
-    told = ToldOfPartition(topic_id="AAAAAAAAAAAAAAAAAAAAAA", leader_log_start=560)
+    told = StatedFacts(topic_id="AAAAAAAAAAAAAAAAAAAAAA", leader_log_start=560)
     assert "UNKNOWN_LOG_START" in fleet(tmp_path, bare, knows=False)(told=told).verdicts
 
 
@@ -401,14 +401,14 @@ def test_a_run_asks_the_cluster_for_the_log_starts_of_all_partitions(disk: Path)
     cluster = ModelCluster()
     cluster.create(TopicIdPartition("led", "9o0dXofVQY6xcSvovNL5rg", 0), start=600, end=760)
     found = discover([str(disk)], None)
-    stated = {"led-0": ToldOfPartition(log_start=0)}
-    asked = told_of_cluster(cluster, found, stated, is_bounded=False)
-    assert asked == {"led-0": ToldOfPartition(0, "9o0dXofVQY6xcSvovNL5rg", 600, None, 760)}
-    bounded = told_of_cluster(cluster, found, {}, is_bounded=True)
-    assert bounded == {"led-0": ToldOfPartition(None, "9o0dXofVQY6xcSvovNL5rg", 600, 760, 760)}
+    stated = {"led-0": StatedFacts(log_start=0)}
+    asked = facts_from_cluster(cluster, found, stated, is_bounded=False)
+    assert asked == {"led-0": StatedFacts(0, "9o0dXofVQY6xcSvovNL5rg", 600, None, 760)}
+    bounded = facts_from_cluster(cluster, found, {}, is_bounded=True)
+    assert bounded == {"led-0": StatedFacts(None, "9o0dXofVQY6xcSvovNL5rg", 600, 760, 760)}
     (disk / "log-start-offset-checkpoint").write_text("0\n1\nled 0 0\n")
     named = discover([str(disk)], None)
-    assert told_of_cluster(cluster, named, stated, is_bounded=False) == asked
+    assert facts_from_cluster(cluster, named, stated, is_bounded=False) == asked
 
 
 @pytest.mark.parametrize(("stated", "says"), [({"led-0": 560}, "says 0"), ({"led-1": 0}, "no such partition")])

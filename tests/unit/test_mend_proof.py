@@ -26,7 +26,7 @@ from tests.unit.test_replace_wrong import (
     flipped,
     told,
 )
-from tiersnap.jobs.commands.doctor.cluster import CopiedTwice, ToldCopies, steps_of_cluster
+from tiersnap.jobs.commands.doctor.cluster import CopiedTwice, CopyProblems, steps_of_cluster
 from tiersnap.remote_storage.cluster.metadata_topic import MetadataTopic
 from tiersnap.remote_storage.errors import NotDeletedError
 from tiersnap.remote_storage.mend.actions import MendOutcome
@@ -103,7 +103,7 @@ def test_verify_and_doctor_recommend_nothing_over_two_sound_copies(at):
         found = PartitionCheck(at.location, at.partition, CheckRequest(depth, NOW, DAY)).checks()
         assert exit_code_of(each.verdict for each in found) is ExitCode.OK
     twice = CopiedTwice(str(at.partition), unread.id.segment_id, read.id.segment_id)
-    assert list(steps_of_cluster(Place(), None, ToldCopies(twice=(twice,)), ())) == []
+    assert list(steps_of_cluster(Place(), None, CopyProblems(twice=(twice,)), ())) == []
 
 
 def test_no_copy_is_deleted_while_the_one_that_brokers_read_is_wrong(at):

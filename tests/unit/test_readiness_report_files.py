@@ -47,7 +47,7 @@ TOTALS = [
     "recent_bytes",
     "verdicts",
 ]
-KNOWN = ["compared", "forecast", "forgetful", "trend"]
+KNOWN = ["compared", "forecast", "replicas_without_producers", "trend"]
 LISTS = ["blocking", "snapshots", "remote_checked"]
 
 

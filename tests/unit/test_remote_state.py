@@ -11,7 +11,7 @@ import pytest
 from tests.reference.fold import Entry, State
 from tests.reference.log_builder import TIMESTAMP, data_batch, marker
 from tests.reference.rebuilt_replica import DAY, TieredLog, living, random_tiered_log
-from tiersnap.remote_storage.remote_log.remote_state import Vouching, find_state
+from tiersnap.remote_storage.remote_log.remote_state import ClaimFacts, find_state
 from tiersnap.snapshot.errors import UnknownStateError
 from tiersnap.snapshot.gate.trusted import Provenance
 from tiersnap.snapshot.replay.expiry import BrokerExpiry
@@ -151,7 +151,7 @@ def test_what_a_producer_had_is_there_later_or_a_batch_explains_why_not(
     log.add(data_batch(0, 5), length=5, known={1: older})
     log.add(data_batch(5, 5), length=5, known={1: later})
     log.add(data_batch(10, 5), length=5, known={1: later})
-    log.vouched = {5: Vouching(True, Provenance.COMPUTED)}
+    log.vouched = {5: ClaimFacts(True, Provenance.COMPUTED)}
     state = found(log)
     assert ("has lost 1 active producer of the snapshot at 5" in " ".join(state.refused)) is not is_followed
     assert state_of(state.entries)[1] == (later if is_followed else older)
@@ -169,7 +169,7 @@ def test_a_snapshot_that_no_broker_could_continue_starts_nothing() -> None:
     log = TieredLog()
     log.add(data_batch(0, 5, 1, 0, 0), length=5)
     log.add(data_batch(5, 5, 1, 0, 5), length=5)
-    log.vouched = {5: Vouching(True, Provenance.COMPUTED), 10: Vouching(True)}
+    log.vouched = {5: ClaimFacts(True, Provenance.COMPUTED), 10: ClaimFacts(True)}
     log.snapshots[5] = {1: replace(log.snapshots[5][1], txn_first_offset=0)}
     state = found(log)
     assert state_of(state.entries) == log.truth
@@ -238,7 +238,7 @@ def test_without_any_remote_segment_nothing_is_derived() -> None:
 def test_a_snapshot_that_a_claim_vouches_for_is_taken_without_a_segment(provenance: Provenance) -> None:
     log = poisoned(None, None, None)
     log.lost = {0, 30, 60}
-    log.vouched = {90: Vouching(True, provenance)}
+    log.vouched = {90: ClaimFacts(True, provenance)}
     state = found(log)
     assert (state_of(state.entries), state.refused) == (log.truth, ())
     assert state.is_complete is (provenance is not Provenance.COMPUTED_FROM_SNAPSHOT)
@@ -246,7 +246,7 @@ def test_a_snapshot_that_a_claim_vouches_for_is_taken_without_a_segment(provenan
 
 def test_one_that_its_own_claim_does_not_vouch_for_starts_nothing() -> None:
     log = poisoned(None, None, None)
-    log.vouched = {90: Vouching(True)}
+    log.vouched = {90: ClaimFacts(True)}
     state = found(log)
     assert state_of(state.entries) == log.truth
     assert "cannot start a replay: its claim does not vouch for it" in state.refused[0]
@@ -256,7 +256,7 @@ def test_behind_a_snapshot_that_a_claim_vouches_for_no_earlier_one_is_read() -> 
     log = poisoned(None, None, None)
     log.snapshots[30] = {**log.snapshots[30], 77: Entry(0, 0, 0, 0, TIMESTAMP)}
     assert found(log).refused
-    log.vouched = {60: Vouching(True, Provenance.COMPUTED)}
+    log.vouched = {60: ClaimFacts(True, Provenance.COMPUTED)}
     assert found(log).refused == ()
 
 

@@ -27,7 +27,7 @@ _RESULT = re.compile(r'`(?:sudo -u \S+ )?(tiersnap [^`]+)`\s+->\s+(?:"([^"]+)",\
 OF_HOSTS = {
     "With a stop of the broker": "missing snapshot",
     "A full disk": "full disk",
-    "Forgotten producers": "forgetful replica",
+    "Lost producers": "replica without producers",
     "A wrong snapshot": "suspect snapshot",
     "A log that begins in remote storage": "local retention",
     "A log start that is unknown": "unknown log start",

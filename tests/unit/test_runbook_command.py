@@ -27,7 +27,7 @@ PASTED = {
     NULL_POINTER: "A stuck partition",
     "java.lang.IllegalArgumentException: segmentLeaderEpochs can not be null or empty": "Lost leader epochs",
     "ERROR Error building remote log auxiliary state for orders-0": "Objects that are lost or damaged",
-    "orders-7 knows 3 of 9 living producers": "Forgotten producers",
+    "orders-7 knows 3 of 9 living producers": "Lost producers",
     "log start of payments-3 unknown": "A log start that is unknown",
     "Unknown broker error": "A damaged index",
     "tiersnap.remote_storage.errors.WrongPlaceError": "A remote location that brokers do not read",

@@ -24,7 +24,7 @@ from tests.unit.test_producer_fold import as_state
 from tests.unit.test_snapshot_comparison import rows
 from tiersnap.jobs.cli.output import Format, Output
 from tiersnap.jobs.commands.run import show
-from tiersnap.jobs.pipeline.listing import ToldOfPartition
+from tiersnap.jobs.pipeline.listing import StatedFacts
 from tiersnap.jobs.pipeline.outcome import RunOutcome
 from tiersnap.jobs.pipeline.settings import RunSettings
 from tiersnap.jobs.pipeline.verdicts import JudgePartition
@@ -58,9 +58,9 @@ def stable_offset(log: AgingLog) -> int:
     return min((first for first in opened if first >= 0), default=log_end(log))
 
 
-def led(log: AgingLog, *, stable: int | None = None, high_watermark: int | None = None) -> ToldOfPartition:
+def led(log: AgingLog, *, stable: int | None = None, high_watermark: int | None = None) -> StatedFacts:
     """What the cluster tells of the log."""
-    return ToldOfPartition(
+    return StatedFacts(
         topic_id="lZ6vvmajTWKDBUTV6SQAtQ",
         leader_stable=stable_offset(log) if stable is None else stable,
         leader_high_watermark=log_end(log) if high_watermark is None else high_watermark,

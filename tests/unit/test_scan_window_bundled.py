@@ -13,7 +13,7 @@ from tests.reference import fold as reference
 from tests.reference.fleet_run import Ran, Runner
 from tests.reference.record_batch import read_segment
 from tests.reference.recovered import DATA
-from tiersnap.jobs.pipeline.listing import NOTHING_TOLD, ToldOfPartition
+from tiersnap.jobs.pipeline.listing import NOTHING_STATED, StatedFacts
 from tiersnap.remote_storage.layouts.layout import IndexType
 from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
 from tiersnap.remote_storage.remote_log.partition_objects import list_topic
@@ -48,16 +48,16 @@ class BundledLog:
     def end(self) -> int:
         return max(self.opened)
 
-    def told(self) -> ToldOfPartition:
+    def told(self) -> StatedFacts:
         """What its leader says."""
         stable = min([*self.opened[self.end].values(), self.end])
-        return ToldOfPartition(topic_id=TOPIC_ID, leader_stable=stable, leader_high_watermark=self.end)
+        return StatedFacts(topic_id=TOPIC_ID, leader_stable=stable, leader_high_watermark=self.end)
 
     def runner(self, remote: Path) -> Runner:
         return Runner(remote, self.folder.parent, layout=LocalTieredStorageLayout())
 
     def run(
-        self, remote: Path | Runner, scan: Scan, edge: int, told: ToldOfPartition = NOTHING_TOLD, **more: bool
+        self, remote: Path | Runner, scan: Scan, edge: int, told: StatedFacts = NOTHING_STATED, **more: bool
     ) -> Ran:
         """A run whose window begins with the segment at `edge`, if something proves the window."""
         runner = remote if isinstance(remote, Runner) else self.runner(remote)
@@ -114,8 +114,8 @@ def test_window_uploads_no_segment_that_exact_does_not_and_lacks_no_transaction(
     log = bundled(tmp_path, broker, name, snapshots=snapshots)
     exact = uploaded(log.run(tmp_path / "exact", Scan.EXACT, min(log.times)))
     for edge in sorted(log.times)[1:]:
-        for told in (NOTHING_TOLD, log.told()):
-            remote = tmp_path / f"{edge}-{told is NOTHING_TOLD}"
+        for told in (NOTHING_STATED, log.told()):
+            remote = tmp_path / f"{edge}-{told is NOTHING_STATED}"
             ran = log.run(remote, Scan.WINDOW, edge, told)
             assert uploaded(ran) <= exact
             found = open_in_snapshots(remote, log.topic)

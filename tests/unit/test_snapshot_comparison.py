@@ -245,7 +245,7 @@ def test_an_open_transaction_is_never_too_old_to_count() -> None:
 def test_a_producer_that_was_dropped_and_came_back_has_forgotten_its_coordinator_and_that_is_no_harm() -> None:
     fenced = replace(ENTRY, coordinator_epoch=3)
     found = of({1: ENTRY}, {1: fenced})
-    assert (found.forgotten, found.differing, found.is_start) == (1, 0, False)
+    assert (found.without_coordinator_epoch, found.differing, found.is_start) == (1, 0, False)
     assert found.verdict(AT_TIMESTAMP) is SnapshotVerdict.MATCHES
     assert found.verdict(BrokerExpiry(TIMESTAMP, None)) is SnapshotVerdict.SUSPECT, (
         "a broker that drops nobody forgets nothing"

@@ -131,7 +131,9 @@ comparisons = st.builds(
     Comparison,
     st.sampled_from(SnapshotVerdict),
     texts,
-    **dict.fromkeys(("lacking", "differing", "forgotten", "unexplained", "extending", "harmful_until"), longs),
+    **dict.fromkeys(
+        ("lacking", "differing", "without_coordinator_epoch", "unexplained", "extending", "harmful_until"), longs
+    ),
 )
 segment_facts = st.builds(
     SegmentFacts,

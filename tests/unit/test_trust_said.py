@@ -44,7 +44,7 @@ def test_each_kind_of_difference_is_harmless_once_its_producers_are_dropped(kind
 
 
 def test_a_forgotten_marker_is_harmless_while_producers_are_dropped_at_all() -> None:
-    found = Comparison(SnapshotVerdict.SUSPECT, "one", forgotten=1)
+    found = Comparison(SnapshotVerdict.SUSPECT, "one", without_coordinator_epoch=1)
     assert found.reason(AT_LATER) == "one: harmless, the next marker of each producer sets it again"
     assert found.does_harm(BrokerExpiry(LATER, None))
 
@@ -55,7 +55,7 @@ def test_producers_without_transactions_match_although_no_coordinator_is_set() -
 
 def test_a_marker_is_forgotten_only_where_the_file_has_none_and_the_log_has_a_batch() -> None:
     first = replace(DATA, last_offset=0, offset_delta=0)
-    assert against(replace(first, coordinator_epoch=-1), first, 0).forgotten == 1
+    assert against(replace(first, coordinator_epoch=-1), first, 0).without_coordinator_epoch == 1
     assert against(replace(DATA, coordinator_epoch=0), DATA, 0).differing == 1
     unbatched = replace(DATA, last_offset=-1, last_sequence=-1, offset_delta=0)
     assert against(replace(unbatched, coordinator_epoch=-1), unbatched, 0).differing == 1

@@ -13,7 +13,13 @@ from tiersnap.jobs.cli.command import command
 from tiersnap.jobs.cli.escaped_text import shown
 from tiersnap.jobs.cli.next_command import situation_place
 from tiersnap.jobs.cli.option_types import clock, once
-from tiersnap.jobs.cli.options import LogStarts, ToldBy, broker_expiry_options, hung_after_option, log_start_option
+from tiersnap.jobs.cli.options import (
+    CopyTaskSource,
+    LogStarts,
+    broker_expiry_options,
+    hung_after_option,
+    log_start_option,
+)
 from tiersnap.jobs.cli.output import Format, Output, terminal_width
 from tiersnap.jobs.cli.progress import Progress
 from tiersnap.jobs.cli.remote_checks import VerifiedPartition, remote_checks_option, verified_lines, verified_partitions
@@ -23,23 +29,23 @@ from tiersnap.jobs.cli.table import folded
 from tiersnap.jobs.commands.doctor.cluster import (
     Compared,
     CopiedTwice,
+    CopyProblems,
     HungRemoteCopy,
     RemoteRecords,
-    ToldCopies,
     as_records,
     compare_if_answered,
+    find_copy_problems,
     lines_of,
     problems_of_cluster,
     records_here,
     steps_of_cluster,
-    told_copies,
 )
 from tiersnap.jobs.commands.doctor.copies import CopyFindings, FailingCopyTask, check_copies, steps_once
 from tiersnap.jobs.commands.doctor.host_lines import lines_of_host, lines_of_replicas
 from tiersnap.jobs.commands.doctor.location import JudgedLocation, judge_location
 from tiersnap.jobs.commands.doctor.log_dir import ExaminedLogDir
 from tiersnap.jobs.commands.doctor.unused import lines_of_unused, unused_topics
-from tiersnap.jobs.commands.simulate import ForgottenProducers
+from tiersnap.jobs.commands.simulate import LostProducersOfReplica
 from tiersnap.jobs.situation.remote_view import RemoteView
 from tiersnap.jobs.situation.situation import COMMAND_LINE, NO_LOCATION, Known, Situation
 from tiersnap.jobs.telemetry.metrics import Sinks, metrics_options
@@ -79,7 +85,9 @@ class DoctorResult:
     twice: list[CopiedTwice]
     copying: CopyFindings
     unused: Annotated[list[UnusedTopic], Meta(description="topics of the location that the cluster does not have")]
-    forgotten: Annotated[list[ForgottenProducers], Meta(description="replicas without producers; needs --remote")]
+    lost_producers: Annotated[
+        list[LostProducersOfReplica], Meta(description="replicas without producers; needs --remote")
+    ]
     waiting: Annotated[list[WaitingPartition], Meta(description="partitions with blocked segments, the worst first")]
     next: list[Step]
     check: Annotated[list[Step], Meta(description="commands that exit with 0 after the next steps are done")]
@@ -158,7 +166,7 @@ def doctor(
     if compared is not None:
         records, verdict = compared.records, compared.location
     location = judge_location(situation, verdict)
-    copies = told_copies(cluster, log_dirs, broker_expiry.now, hung_after, records)
+    copies = find_copy_problems(cluster, log_dirs, broker_expiry.now, hung_after, records)
     view = _view_to_ask(situation, compared, location)
     copying = check_copies(cluster, log_dirs, view, records, broker_expiry.now, output.talk)
     probes = _probe(view) if situation.remote.source == COMMAND_LINE else []
@@ -214,7 +222,7 @@ class _Answers:
     host: Host
     probes: list[ProbeAnswer]
     compared: Compared | None
-    copies: ToldCopies
+    copies: CopyProblems
     verified: list[VerifiedPartition]
     location: JudgedLocation | None
     copying: CopyFindings
@@ -264,7 +272,7 @@ def _look(
         return Host(())
     opened = with_stated(open_log_dirs(situation.log_dirs.value), log_starts)
     cluster = situation.cluster.value
-    ask_log_start = ToldBy(cluster).ask_log_start
+    ask_log_start = CopyTaskSource(cluster).ask_log_start
     inventory = view.inventory(broker_expiry, records_here(cluster, compared, opened), ask_log_start)
     progress = Progress(output, "listing", count(opened, Selection()))
     partitions = located(cluster, progress.watch(selected_of(opened, Selection())))
@@ -330,7 +338,9 @@ def _result(answers: _Answers, advice: _Advice) -> DoctorResult:
         twice=list(answers.copies.twice),
         copying=answers.copying,
         unused=answers.unused,
-        forgotten=[ForgottenProducers(log_dir, name, **members(found)) for log_dir, name, found in host.forgotten],
+        lost_producers=[
+            LostProducersOfReplica(log_dir, name, **members(found)) for log_dir, name, found in host.lost_producers
+        ],
         waiting=host.waiting(),
         next=advice.next,
         check=advice.check,

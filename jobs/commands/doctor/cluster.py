@@ -63,7 +63,7 @@ class CopiedTwice:
 
 
 @dataclass(frozen=True, slots=True)
-class ToldCopies:
+class CopyProblems:
     """The hung copies and the segments that were copied twice, as rows and as messages (`said`)."""
 
     hung: tuple[HungRemoteCopy, ...] = ()
@@ -71,9 +71,9 @@ class ToldCopies:
     said: tuple[str, ...] = ()
 
 
-def told_copies(
+def find_copy_problems(
     cluster: Cluster | None, log_dirs: tuple[str, ...], now: int, hung_after: int | None, records: MetadataCache | None
-) -> ToldCopies:
+) -> CopyProblems:
     """Return the hung copies and the segments that were copied twice, from the records of a cluster.
 
     Args:
@@ -87,7 +87,7 @@ def told_copies(
         UsageError: a log directory is of another cluster.
     """
     if cluster is None or hung_after is None:
-        return ToldCopies()
+        return CopyProblems()
     from tiersnap.remote_storage.cluster.copy_tasks import check_cluster_of
     from tiersnap.remote_storage.cluster.hung_copies import HungLimit, find_all_hung, read_all_records
     from tiersnap.snapshot.log.selection import open_log_dirs
@@ -102,7 +102,7 @@ def told_copies(
     for each, row in zip(hung, rows, strict=True):
         said.append(f"{each.says()}; {human_bytes(row.waiting_bytes)} wait")
     twice = tuple(_copied_twice(cache))
-    return ToldCopies(rows, twice, (*said, *_of_twice(twice)))
+    return CopyProblems(rows, twice, (*said, *_of_twice(twice)))
 
 
 def _rows(opened: Iterable[NamedLogDir], hung: Sequence[HungCopy]) -> Iterator[HungRemoteCopy]:
@@ -269,7 +269,7 @@ def first_lines(found: Sequence[T], line_of: Callable[[T], str], noun: str) -> I
 
 
 def problems_of_cluster(
-    compared: Compared | None, copies: ToldCopies, location: JudgedLocation | None
+    compared: Compared | None, copies: CopyProblems, location: JudgedLocation | None
 ) -> Iterator[OtherProblem]:
     """Yield the problems of the cluster and of the remote location that decide the exit code."""
     if _lacks_segments(compared):
@@ -281,7 +281,7 @@ def problems_of_cluster(
 
 
 def steps_of_cluster(
-    place: Place, compared: Compared | None, copies: ToldCopies, freeing: Iterable[NextStep]
+    place: Place, compared: Compared | None, copies: CopyProblems, freeing: Iterable[NextStep]
 ) -> Iterator[Step]:
     """Yield the steps that restore lost remote segments, and the steps `freeing`, which free hung copies."""
     if _lacks_segments(compared):
@@ -294,7 +294,7 @@ def _lacks_segments(compared: Compared | None) -> TypeGuard[Compared]:
     return compared is not None and bool(compared.missing.segments)
 
 
-def _of_hung(copies: ToldCopies, freeing: Iterable[NextStep]) -> Iterator[NextStep]:
+def _of_hung(copies: CopyProblems, freeing: Iterable[NextStep]) -> Iterator[NextStep]:
     of = ", ".join(sorted({str(each.broker) for each in copies.hung}))
     for each in freeing:
         yield replace(each, note=f"on the host of broker {of}")

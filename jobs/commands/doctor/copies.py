@@ -35,13 +35,15 @@ class FailingCopyTask:
     broker: int
     base_offset: Annotated[int, Meta(description="base offset of the segment that fails; remote storage ends there")]
     attempts: Annotated[int, Meta(description="number of unfinished attempts")]
-    has_not_looked: Annotated[bool, Meta(description="whether it ignores segments that are in remote storage already")]
+    ignores_published: Annotated[
+        bool, Meta(description="whether it ignores segments that are in remote storage already")
+    ]
     waiting_bytes: Annotated[int, Meta(description="bytes of closed segments on this host")]
 
     def says(self) -> str:
         """Return the message about the task."""
         how = "again and again"
-        if self.has_not_looked:
+        if self.ignores_published:
             how = "at segments that remote storage has already, which it does not notice"
         said = (
             f"{self.partition}: the copy task of broker {self.broker} fails {how}, at offset {self.base_offset} "
@@ -193,5 +195,5 @@ def _rows(failing: Iterable[StuckPartition], opened: Sequence[NamedLogDir]) -> I
             key = partition.topic, partition.partition
             waiting[key] = closed_bytes(partition, found[key].next_offset)
     for key, each in found.items():
-        row = (each.leader, each.next_offset, each.attempts, each.has_not_looked, waiting.get(key, 0))
+        row = (each.leader, each.next_offset, each.attempts, each.ignores_published, waiting.get(key, 0))
         yield FailingCopyTask(str(each.partition), *row)

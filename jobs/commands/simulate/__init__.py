@@ -28,7 +28,7 @@ from tiersnap.jobs.pipeline.spark_options import SparkRequest, spark_options
 from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.exactly_once.simulate.kinds import (
     FleetWrite,
-    Forgotten,
+    LostProducers,
     SimulatedProducer,
     SimulatedWrite,
     SnapshotOrigin,
@@ -65,7 +65,7 @@ class _Replica:
 
 
 @dataclass(frozen=True)
-class ForgottenProducers(Forgotten, _Replica):
+class LostProducersOfReplica(LostProducers, _Replica):
     """The active producers that a replica lost (rows of `scan` and `doctor` with --remote)."""
 
 

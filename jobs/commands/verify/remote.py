@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from tiersnap.jobs.situation.situation import Situation
     from tiersnap.remote_storage.cluster.client import Cluster
     from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
-    from tiersnap.remote_storage.remote_log.log_head import ToldStart
+    from tiersnap.remote_storage.remote_log.log_head import KnownLogStart
     from tiersnap.remote_storage.stores.object_store import ObjectStore
     from tiersnap.remote_storage.verify.check_plan import CheckPlan
     from tiersnap.remote_storage.verify.local_log import LocalLog, LocalLogs
@@ -243,13 +243,13 @@ class TierVerification:
 
     def _log_start_of(
         self, store: ObjectStore, local: LocalLog | None, partition: TopicIdPartition, covered: Sequence[Interval]
-    ) -> ToldStart | None:
+    ) -> KnownLogStart | None:
         """Return the log start offset of the cluster, else of the local log; None if it is unknown."""
-        from tiersnap.remote_storage.remote_log.log_head import ToldStart
+        from tiersnap.remote_storage.remote_log.log_head import KnownLogStart
 
         start = self._start_in_cluster(store, partition, covered)
         if start is not None:
-            return ToldStart(start, is_current=True)
+            return KnownLogStart(start, is_current=True)
         if local is not None:
             return local.log_start(covered)
         return None

@@ -147,9 +147,9 @@ def _audit(
         if outcome.total:
             append(_FINDINGS, findings)
         # The rows of audits are appended last: findings without them prove that the audit was killed.
-        looked_at = of_partitions.with_damage(audited.partitions, read.damaged)
+        listed_at = of_partitions.with_damage(audited.partitions, read.damaged)
         at = F.lit(settings.now).alias("audited_at")
-        append(_AUDITS, looked_at.select("*", F.lit(run).cast("long").alias("run"), at))
+        append(_AUDITS, listed_at.select("*", F.lit(run).cast("long").alias("run"), at))
     return outcome
 
 

@@ -7,7 +7,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 
 from tiersnap.jobs.pipeline.audit.found import found, rows_of
-from tiersnap.jobs.pipeline.known import is_of, still_there
+from tiersnap.jobs.pipeline.known import is_of, present_partitions
 from tiersnap.jobs.pipeline.newest import current_facts
 from tiersnap.snapshot.exactly_once.models.audit_rules import AuditKind
 from tiersnap.snapshot.log.log_dir import INTERNAL_COMPACTED_TOPICS
@@ -44,7 +44,7 @@ def of_facts(partitions: DataFrame, record_batches: DataFrame) -> DataFrame:
     """
     first = record_batches.groupBy(*PARTITION_KEY).agg(F.min("segment_base_offset").alias("first_base_offset"))
     ids = ("topic_id", "cluster_id")
-    facts = still_there(partitions, ("log_start_offset", "log_start", "compacted", "leader_epochs", *ids))
+    facts = present_partitions(partitions, ("log_start_offset", "log_start", "compacted", "leader_epochs", *ids))
     was_cleaned = (F.coalesce("compacted", F.lit("")) != "").alias("was_cleaned")
     known = (*PARTITION_KEY, "log_start_offset", "log_start", *ids)
     facts = facts.select(*PARTITION_KEY, "replayed.*")

@@ -76,7 +76,7 @@ class ReplicaDisagreement:
 
 
 @dataclass(frozen=True, slots=True)
-class Forgotten:
+class LostProducers:
     """The number of active producers that a replica lost.
 
     Attributes:

@@ -14,8 +14,8 @@ from tiersnap.jobs.commands.doctor import doctor
 from tiersnap.jobs.commands.doctor.cluster import (
     MOST_LINES,
     Compared,
+    CopyProblems,
     HungRemoteCopy,
-    ToldCopies,
     as_records,
     lines_of,
     steps_of_cluster,
@@ -51,7 +51,7 @@ def steps(compared: Compared, *words: str) -> list[str]:
     """What is to be typed after a `doctor` with these words."""
     with click.Context(doctor, info_name="doctor") as ctx:
         doctor.parse_args(ctx, list(words))
-        return [each.line for each in steps_of_cluster(command_place(["/logs"]), compared, ToldCopies(), ())]
+        return [each.line for each in steps_of_cluster(command_place(["/logs"]), compared, CopyProblems(), ())]
 
 
 def test_lines_of_missing_segments_name_the_first_and_count_the_rest():
@@ -93,7 +93,7 @@ def test_next_step_is_no_command_when_brokers_read_another_location():
 
 
 def test_hung_copy_is_freed_by_the_step_that_its_brokers_allow() -> None:
-    copies = ToldCopies((HungRemoteCopy("orders", 3, 2, "id", 0, 60_000, None, 9),))
+    copies = CopyProblems((HungRemoteCopy("orders", 3, 2, "id", 0, 60_000, None, 9),))
     with click.Context(doctor, info_name="doctor") as ctx:
         doctor.parse_args(ctx, [])
         place = command_place(["/logs"])

@@ -13,7 +13,7 @@ import numpy as np
 
 from tiersnap.snapshot.errors import TiersnapError, UnknownStateError
 from tiersnap.snapshot.exactly_once.models.eras import BROKER_ERAS
-from tiersnap.snapshot.exactly_once.simulate.kinds import Forgotten, SnapshotOrigin
+from tiersnap.snapshot.exactly_once.simulate.kinds import LostProducers, SnapshotOrigin
 from tiersnap.snapshot.exactly_once.simulate.log_dir import HostSimulation
 from tiersnap.snapshot.exactly_once.simulate.replica import ReplicaSnapshot
 from tiersnap.snapshot.exactly_once.simulate.settings import SimulationSettings
@@ -26,9 +26,9 @@ from tiersnap.snapshot.replay.remote_listing import ELSEWHERE, RemoteLook
 from tiersnap.snapshot.replay.replay_start import Beginning, Beginnings, beginning, is_continued
 
 
-def find_forgotten(
+def find_lost_producers(
     look: RemoteLook, filesystem: FileSystem, partition: Partition, expiry: BrokerExpiry
-) -> Forgotten | None:
+) -> LostProducers | None:
     """Return the producers that a replica lost, None if it has every active producer.
 
     Only logs that may begin in remote storage are examined. The snapshot file that a broker would load is compared with
@@ -56,7 +56,7 @@ def find_forgotten(
     tally = simulation.tally
     if not tally.unknown:
         return None
-    return Forgotten(tally.producers - tally.unknown, tally.producers, tally.sentence(BROKER_ERAS[-1]))
+    return LostProducers(tally.producers - tally.unknown, tally.producers, tally.sentence(BROKER_ERAS[-1]))
 
 
 def _begins_in_remote(look: RemoteLook, partition: Partition) -> bool:
@@ -82,11 +82,11 @@ def _refuse_unknown(simulation: HostSimulation, begins: Beginning, partition: Pa
         )
 
 
-def told_forgotten(
+def lost_producers_of(
     look: RemoteLook, filesystem: FileSystem, partition: Partition, expiry: BrokerExpiry
-) -> Forgotten | None:
-    """Return the result of `find_forgotten`. If it fails, return 0 of 0 producers with the error in `meets`."""
+) -> LostProducers | None:
+    """Return the result of `find_lost_producers`. If it fails, return 0 of 0 producers with the error in `meets`."""
     try:
-        return find_forgotten(look, filesystem, partition, expiry)
+        return find_lost_producers(look, filesystem, partition, expiry)
     except TiersnapError as error:
-        return Forgotten(0, 0, f"not known: {error.message}")
+        return LostProducers(0, 0, f"not known: {error.message}")

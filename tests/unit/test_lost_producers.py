@@ -19,16 +19,16 @@ from tests.unit.test_poisoned_tier import state
 from tiersnap.jobs.cli.option_types import parse_time
 from tiersnap.jobs.pipeline.listing import FOLDERS, ListPartitions
 from tiersnap.jobs.pipeline.settings import RunSettings
-from tiersnap.jobs.pipeline.summary import KnownForgetful
+from tiersnap.jobs.pipeline.summary import KnownReplicasWithoutProducers
 from tiersnap.jobs.pipeline.totals import RunTotals
 from tiersnap.remote_storage.remote_log.observe import Observe
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
-from tiersnap.snapshot.exactly_once.simulate.forgotten import find_forgotten
-from tiersnap.snapshot.exactly_once.simulate.kinds import Forgotten
+from tiersnap.snapshot.exactly_once.simulate.kinds import LostProducers
+from tiersnap.snapshot.exactly_once.simulate.lost_producers import find_lost_producers
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.log.log_dir import open_log_dir
 from tiersnap.snapshot.replay.expiry import BrokerExpiry
-from tiersnap.snapshot.report.exactly_once import ForgetfulReplica
+from tiersnap.snapshot.report.exactly_once import ReplicaWithoutProducers
 from tiersnap.snapshot.rows import Rows
 
 pytestmark = pytest.mark.unit
@@ -44,9 +44,9 @@ def named(at: PoisonedTier, *more: str) -> tuple[list[Ran], list[dict]]:
     words = (at.logs, "--remote", at.remote, *(more or NOW))
     metrics = at.logs.parent / "tiersnap.prom"
     ran = [tiersnap("doctor", *words), tiersnap("scan", *words, "--metrics-file", metrics)]
-    found = json.loads(ran[0].out)["result"]["forgotten"]
+    found = json.loads(ran[0].out)["result"]["lost_producers"]
     samples = parse_metrics(metrics.read_text())[0].items()
-    counted = sum(value for (name, _), value in samples if name == "tiersnap_forgotten_producers")
+    counted = sum(value for (name, _), value in samples if name == "tiersnap_lost_producers")
     assert counted == sum(row["living"] - row["known"] for row in found)
     assert [{name: row[name] for name in MEMBERS} for row in ran[1].rows if row["known"] is not None] == found
     return ran, found
@@ -74,8 +74,8 @@ def test_page_of_tier_names_what_that_of_scan_names(tmp_path: Path, rebuilt: int
         ran = tiersnap(command, *words, "--report", page, "--metrics-file", metrics)
         assert ran.exit_code == (4 if rebuilt and command == "scan" else 0)
         samples = parse_metrics(metrics.read_text())[0].items()
-        counted = sum(value for (name, _), value in samples if name == "tiersnap_forgotten_producers")
-        pages.append((json.loads((page / "readiness.json").read_text())["forgetful"], counted))
+        counted = sum(value for (name, _), value in samples if name == "tiersnap_lost_producers")
+        pages.append((json.loads((page / "readiness.json").read_text())["replicas_without_producers"], counted))
     assert pages[0] == pages[1]
     assert bool(pages[0][0]) == bool(rebuilt)
 
@@ -166,7 +166,7 @@ def test_doctor_ends_with_4_if_remote_storage_does_not_tell_who_lives(tmp_path: 
     ran = tiersnap("doctor", at.logs, "--remote", at.remote, *NOW)
     assert_said(ran, 4)
     assert "its snapshot lacks producers that remote snapshots know, and nobody knows which live" in ran.out
-    assert json.loads(ran.out)["result"]["forgotten"] == []
+    assert json.loads(ran.out)["result"]["lost_producers"] == []
 
 
 @pytest.mark.parametrize("rebuilt", [5, None])
@@ -177,7 +177,7 @@ def test_listing_of_a_run_counts_producers_as_doctor_does(tmp_path: Path, rebuil
     folders = pa.RecordBatch.from_pylist([{"log_dir": str(at.logs), "folder": "churn-0", "records": []}], FOLDERS)
     ((row,),) = (batch.to_pylist() for batch in task(iter([folders])))
     _, found = named(at)
-    forgotten = {name: row[name] for name in Rows(Forgotten).names}
+    forgotten = {name: row[name] for name in Rows(LostProducers).names}
     assert forgotten == ({name: found[0][name] for name in forgotten} if rebuilt else dict.fromkeys(forgotten))
 
 
@@ -201,14 +201,18 @@ def test_find_forgotten_asks_for_no_log_that_is_not_tiered(tmp_path: Path, why: 
     log_dir, look = open_log_dir(str(at.logs)), Observe(aiven(Unasked(at.remote)))
     (partition,) = log_dir.partitions()
     now = parse_time(NOW[1])
-    assert find_forgotten(look, log_dir.filesystem, partition, expiry=BrokerExpiry(now, DAY)) is None
+    assert find_lost_producers(look, log_dir.filesystem, partition, expiry=BrokerExpiry(now, DAY)) is None
 
 
 def test_a_replica_that_a_run_could_not_ask_about_stays_known() -> None:
     """The one that leads may be asked while another is not: remote storage stopped answering in between."""
-    known = ForgetfulReplica(topic="orders", log_dir="/data", partition=0, known=1, living=2, meets="all is well")
+    known = ReplicaWithoutProducers(
+        topic="orders", log_dir="/data", partition=0, known=1, living=2, meets="all is well"
+    )
     settings = RunSettings(("/data",), "/remote", "/warehouse")
-    recorded = json.dumps({**settings.as_dict(), "collected": {}, "forgetful": [asdict(known)]})
+    recorded = json.dumps({**settings.as_dict(), "collected": {}, "replicas_without_producers": [asdict(known)]})
     for unasked, left in ((0, ()), (1, (known,))):
         totals = RunTotals(settings=recorded, unasked=unasked)
-        assert KnownForgetful.of((), totals, settings, ()) == KnownForgetful((known,), left)
+        assert KnownReplicasWithoutProducers.of((), totals, settings, ()) == KnownReplicasWithoutProducers(
+            (known,), left
+        )
