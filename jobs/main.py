@@ -49,7 +49,10 @@ Completion: add the line for your shell to its startup file.
 
 
 class _LazyGroup(HelpPage, click.Group):
-    """The group of all commands. It imports a command when the user calls it, and names its environment variables."""
+    """The group of all commands. It imports a command's module when the user calls the command.
+
+    Each option of the command gets its environment variable at this time.
+    """
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names of the commands in the order of the help."""
@@ -62,7 +65,7 @@ class _LazyGroup(HelpPage, click.Group):
         command: click.Command = getattr(importlib.import_module(f"tiersnap.jobs.commands.{cmd_name}"), cmd_name)
         for each in leaves(ctx, cmd_name, command).values():
             for setting, option in options_of(each).items():
-                # All commands share the variable of a setting: TIERSNAP_REMOTE, not TIERSNAP_RUN_REMOTE.
+                # An option of several commands has one variable: TIERSNAP_REMOTE, not TIERSNAP_RUN_REMOTE.
                 option.envvar = variable_of(setting)
         return command
 
@@ -116,7 +119,7 @@ class _LazyGroup(HelpPage, click.Group):
 )
 @click.pass_context
 def cli(ctx: click.Context, config_path: Path | None, log_level: str, log_format: str) -> None:
-    """Take the options that all commands share."""
+    """Apply the options that all commands share."""
     configure(log_level, LogFormat(log_format))
     clock(ctx)  # every command reads the clock when it begins, even if --now replaces the time
     if config_path is not None:
@@ -183,7 +186,7 @@ def _report_usage(argv: list[str], output: Output, error: click.ClickException) 
 
 
 def _with_near_option(error: click.ClickException) -> click.ClickException:
-    """Return the error. If a command with --remote was given --from, suggest --remote."""
+    """Return the error. If the unknown option is --from and the command has --remote, the error suggests --remote."""
     if not isinstance(error, click.NoSuchOption) or error.option_name != "--from" or error.ctx is None:
         return error
     if "remote" not in long_options(error.ctx.command):
@@ -192,14 +195,14 @@ def _with_near_option(error: click.ClickException) -> click.ClickException:
 
 
 def _with_example(error: click.ClickException) -> click.ClickException:
-    """Return the error. If --remote is missing, add an example."""
+    """Return the error. If the missing option is --remote, the error has an example of its value."""
     if not isinstance(error, click.MissingParameter) or error.param is None or error.param.name != "remote":
         return error
     return click.UsageError("Missing option '--remote': s3://bucket/prefix, or a directory for a trial.", ctx=error.ctx)
 
 
 def _format_of(argv: list[str]) -> Format:
-    """Return the output format that `argv` asks for, without parsing it; TABLE by default."""
+    """Return the value of --output in `argv`, else of TIERSNAP_OUTPUT, else TABLE. click could not parse `argv`."""
     found = os.environ.get(variable_of("output"), "")
     for word, following in pairwise([*argv, ""]):
         option, _, value = word.partition("=")
@@ -209,7 +212,7 @@ def _format_of(argv: list[str]) -> Format:
 
 
 def missing_extra(error: ImportError, what: str) -> MissingExtraError | None:
-    """Return an error that names the extra with the missing module; None if no extra has the module."""
+    """Return an error that names the extra with the missing module, such as `spark`; None if no extra has it."""
     module = (error.name or "").partition(".")[0]
     for extra, modules in EXTRAS.items():
         if module in modules:

@@ -28,7 +28,11 @@ _FIRST: dict[str, bool | float | int | str] = {name: 0 if name == "offset_delta"
 
 
 def snapshot_offsets(batches: DataFrame) -> DataFrame:
-    """Return one row per segment: SEGMENT, its number in the log, its snapshot offset (exclusive), its largest time."""
+    """Return one row per segment, with its number in the log and its snapshot offset (exclusive).
+
+    The columns are SEGMENT, number, last_number (of the log), folded_from (the log's first offset), snapshot_offset,
+    log_end (offset after the segment's last record) and end_time (the segment's largest timestamp).
+    """
     log = Window.partitionBy(*PARTITION_KEY)
     in_order = log.orderBy("segment_base_offset")
     ends = F.expr("max(base_offset + last_offset_delta) + 1 as log_end"), F.max("max_timestamp").alias("end_time")
@@ -39,9 +43,13 @@ def snapshot_offsets(batches: DataFrame) -> DataFrame:
 
 
 def snapshot_entries(batches: DataFrame, expiry: Expiry | None = None) -> DataFrame:
-    """Return one row per snapshot entry, from the RECORD_BATCHES of whole logs.
+    """Return one row per entry of each producer snapshot.
 
     The columns are PARTITION_KEY, folded_from, snapshot_offset, producer_id, and the names in _RULES.
+
+    Args:
+        batches: rows of the table `record_batches`. Each log must be complete from its first batch on.
+        expiry: the producers to omit; None omits none.
     """
     by_producer, offsets = Window.partitionBy(*PRODUCER), snapshot_offsets(batches)
     before = by_producer.orderBy("base_offset").rowsBetween(Window.unboundedPreceding, -1)

@@ -4,7 +4,7 @@ import signal
 
 
 def main() -> None:
-    """Run the command. The module `jobs.cli.interrupts` replaces the signal handlers later."""
+    """Run the command. After the imports, `jobs.cli.interrupts` sets handlers that raise and clean up."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     from tiersnap.jobs.main import main as run_command

@@ -4,7 +4,7 @@ The Variable `tiersnap_clusters` is a JSON list with one object per cluster. Clu
 the same time. The keys `name`, `sources` and `remote` are required:
 
     [{"name": "eu-1",
-      "sources": ["/mnt/kafka-1", "/mnt/kafka-2"],       log directories, one replica of a partition each
+      "sources": ["/mnt/kafka-1", "/mnt/kafka-2"],       log directories; each partition is in one of them
       "remote": "s3://bucket/tiers",
       "bootstrap_server": "broker-1:9092",               publish the uploaded segments to this cluster
       "warehouse": "/mnt/shared/tiersnap/eu-1",          folder of the Delta tables
@@ -31,7 +31,7 @@ _HINT = 'the smallest value: [{"name": "eu-1", "sources": ["/mnt/kafka-1"], "rem
 
 @dataclass(frozen=True)
 class BackfilledCluster:
-    """One cluster of the Variable; the module docstring describes the fields."""
+    """One cluster of the Variable `tiersnap_clusters`; the module docstring describes the fields."""
 
     name: str
     sources: tuple[str, ...]
@@ -105,7 +105,7 @@ def _check_keys(found: Mapping[object, object], known: Set[str]) -> None:
 
 
 def _words(found: Mapping[object, object], key: str) -> tuple[str, ...]:
-    """Return the list under a key as words of a command line."""
+    """Return the list under a key as words of a command line. Raise UsageError for any other value."""
     value = found.get(key, ())
     if not _is_list(value):
         raise _refusal(found, f"{key!r} is no list")
@@ -124,7 +124,7 @@ def _text(found: Mapping[object, object], key: str) -> str:
 
 
 def _conf(found: Mapping[object, object]) -> dict[str, str]:
-    """Return the Spark settings as text. Numbers and booleans have their JSON form, such as `true`."""
+    """Return the Spark settings, with values as text. Numbers and booleans get their JSON form, such as `true`."""
     conf = found.get("conf", {})
     refusal = _refusal(found, "'conf' is no object of texts")
     if not isinstance(conf, Mapping):
@@ -156,12 +156,12 @@ def _is_list(value: object) -> TypeGuard[Sequence[object]]:
 
 
 def _is_word(value: object) -> bool:
-    """Return whether the value is a text or a number, and so may be a word of a command line."""
+    """Return whether the value is a str or a number. Return False for a boolean."""
     return isinstance(value, str | int | float) and not isinstance(value, bool)
 
 
 def parse_clusters(found: object) -> list[BackfilledCluster]:
-    """Return the clusters of the Variable.
+    """Return the clusters in the Variable's JSON value.
 
     Raises:
         UsageError: the Variable has no clusters, a cluster is invalid, or two clusters share a name or a report folder.
@@ -175,7 +175,7 @@ def parse_clusters(found: object) -> list[BackfilledCluster]:
 
 
 def _check_distinct(key: str, values: Sequence[str]) -> None:
-    """Raise UsageError if two clusters share a value."""
+    """Raise UsageError if two of the values are equal."""
     for value in values:
         if values.count(value) > 1:
             raise UsageError(f"{VARIABLE}: two clusters have the {key} {value!r}", hint=f"use another {key} for one")

@@ -1,4 +1,4 @@
-"""Two DAGs: `tiersnap_daily`, and `tiersnap_backfill` over days of segments.
+"""Two DAGs: `tiersnap_daily` tiers new segments every day, `tiersnap_backfill` tiers old segments day by day.
 
     clusters ──▶ cluster[0] = run ──▶ report ──▶ nothing_blocked
                                  └──▶ maintain
@@ -51,12 +51,12 @@ def daily(*, schedule: str = "0 3 * * *", maintain: bool = True, **submit: Any) 
 
 
 def backfill(*, schedule: str = "0 0 * * *", **submit: Any) -> DAG:  # noqa: ANN401 - RunOperator's
-    """Return the backfill DAG. Each run has a day, and tiers segments whose largest timestamp is before its end.
+    """Return the backfill DAG. Each run is for one day, and tiers segments with no timestamp after the end of the day.
 
-    The days run in order, the oldest first, so each run uploads the segments that ended on its day. Days may be
-    repeated or run out of order: no segment is uploaded twice, and no gap remains.
+    Airflow runs the oldest day first, so each run uploads the segments that ended on its day. You may repeat days or
+    run them in another order: no segment is uploaded twice, and no gap remains.
 
-    Only `airflow backfill create` starts runs. Airflow takes their dates from `schedule`, and starts no scheduled run.
+    Only `airflow backfill create` starts runs. `schedule` determines their dates, but starts no run by itself.
 
     Args:
         schedule: cron expression in UTC.
@@ -74,8 +74,8 @@ def _dag(
         schedule=CronDataIntervalTimetable(schedule, timezone="UTC"),
         start_date=_START,
         catchup=False,
-        # 0 forbids scheduled runs; a backfill has its own limit, --max-active-runs. A scheduled run would upload all
-        # days, and `--reprocess-behavior none` would then skip its day.
+        # 0 forbids scheduled runs. The option --max-active-runs limits those of a backfill. A scheduled run would
+        # upload the segments of all earlier days, and `--reprocess-behavior none` would then skip its day.
         max_active_runs=0 if is_backfill else 1,
         is_paused_upon_creation=True,
         default_args={"retries": 2, "retry_delay": timedelta(minutes=5)},
@@ -85,7 +85,7 @@ def _dag(
 
         @task
         def clusters() -> list[dict[str, object]]:
-            """Return the arguments of `cluster` for each cluster. An invalid Variable fails without a retry."""
+            """Return the arguments of the task group `cluster`, one dict per cluster."""
             until = get_current_context()["data_interval_end"] if is_backfill else None
             try:
                 found = parse_clusters(json.loads(Variable.get(VARIABLE)))
@@ -136,7 +136,7 @@ def report(outcome: ClusterOutcome, *, outlet_events: Any = None) -> ClusterOutc
 
 @task(retries=0)
 def nothing_blocked(outcome: ClusterOutcome) -> None:
-    """Raise AirflowFailException if segments are damaged or unreadable, or if the gate refused segments."""
+    """Raise AirflowFailException if the run's exit code is not 0. Its message has the causes and the next steps."""
     if outcome["exit_code"] != ExitCode.OK:
         raise AirflowFailException("\n".join(in_words(outcome)))
 

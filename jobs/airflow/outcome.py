@@ -33,7 +33,7 @@ ClusterOutcome = dict[str, object]
 
 
 def read_outcome(report: Path, *, cluster: str, exit_code: int, until: str | None = None) -> ClusterOutcome | None:
-    """Return the outcome of the last run that wrote a report; None if the report is missing or incomplete.
+    """Return the outcome of the last run that wrote this report; None if the report is missing or incomplete.
 
     Args:
         report: folder of the report.
@@ -117,10 +117,10 @@ _ENDED = re.compile(r"Error code is: (?P<code>-?[0-9]+)")
 class Ending(Enum):
     """The reaction of a task to the driver's exit code."""
 
-    DONE = auto()
-    WAIT = auto()
-    FAIL = auto()
-    AGAIN = auto()
+    DONE = auto()  # the task succeeds
+    WAIT = auto()  # Airflow starts the task again later, without using up a retry
+    FAIL = auto()  # the task fails without a retry
+    AGAIN = auto()  # the task fails, and Airflow retries it
 
 
 _ENDINGS: dict[int, Ending] = {

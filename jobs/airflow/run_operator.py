@@ -36,15 +36,15 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
 JOBS = Path(here.__file__).parents[1]
-# The jar for the versions of the extra [spark]. Airflow's environment lacks the packages to compute its name from.
+# Delta's jar for the Spark of the extra [spark]. Airflow's environment has no pyspark whose version would name the jar.
 DELTA = "io.delta:delta-spark_4.2_2.13:4.4.0"
 
 
 class TiersnapSubmitOperator(SparkSubmitOperator):
-    """Submits a Python file in the folder JOBS. If it ends with 3, the task waits like a sensor.
+    """Submits a Python file in the folder JOBS. If the driver's exit code is 3, the task waits like a sensor.
 
     Args:
-        poke_interval: time between two tries while the task waits.
+        poke_interval: time until the task submits the file again.
         wait_at_most: waiting time after which the task fails; Airflow may then retry it.
     """
 
@@ -58,17 +58,17 @@ class TiersnapSubmitOperator(SparkSubmitOperator):
         wait_at_most: timedelta = timedelta(hours=6),
         **kwargs: Any,  # noqa: ANN401 - SparkSubmitOperator's
     ) -> None:
-        # Not durable: in client mode the driver ends with the task, so Airflow cannot reattach to it.
+        # In client mode the driver ends with the task, so Airflow must not try to reattach to it (durable).
         super().__init__(**{"deploy_mode": "client", "durable": False, **kwargs})
         self.poke_interval, self.wait_at_most = poke_interval, wait_at_most
 
     def submit(self, context: Context) -> int:
-        """Submit the file, wait until the driver ends, and return its exit code if the job has finished.
+        """Submit the file, wait until the driver ends, and return its exit code: 0, 4, 5 or 6.
 
         Raises:
-            AirflowRescheduleException: the job must wait.
-            AirflowFailException: a retry would not help.
-            AirflowException: the task fails and may be retried.
+            AirflowRescheduleException: exit code 3; Airflow submits the file again after `poke_interval`.
+            AirflowFailException: exit code 2, or spark-submit is missing; Airflow does not retry the task.
+            AirflowException: another exit code, or exit code 3 after `wait_at_most`; Airflow retries the task.
         """
         try:
             super().execute(context)
@@ -79,7 +79,7 @@ class TiersnapSubmitOperator(SparkSubmitOperator):
         return int(ExitCode.OK)
 
     def _exit_code(self, error: AirflowException, context: Context) -> int:
-        """Return the driver's exit code if the job has finished; else raise an exception of `submit`."""
+        """Return the driver's exit code, or raise an exception; `submit` documents both."""
         code = exit_code_in(str(error))
         ending = ending_of(code)
         if ending is Ending.WAIT:

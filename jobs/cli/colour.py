@@ -15,7 +15,7 @@ import click
 class Color(StrEnum):
     """Values of --color."""
 
-    AUTO = "auto"  # on a terminal, unless NO_COLOR is set or TERM is dumb
+    AUTO = "auto"  # colours on a terminal, but none if NO_COLOR is set or TERM is `dumb`
     ALWAYS = "always"
     NEVER = "never"
 
@@ -34,7 +34,7 @@ def coloured(text: str) -> str:
 
 @functools.cache
 def _words() -> tuple[re.Pattern[str], Mapping[str, str]]:
-    """Return a pattern that matches all coloured words, and the colour of each word."""
+    """Return a pattern that matches any coloured word, and a mapping from each word to its colour."""
     from tiersnap.remote_storage.stores.probe_answer import ProbeVerdict
     from tiersnap.snapshot.gate.remote_check import RemoteVerdict
     from tiersnap.snapshot.gate.trusted import SnapshotVerdict

@@ -1,4 +1,4 @@
-"""The decorator `command`, which declares the output types of a command, and the layout of help pages.
+"""The decorator `command` makes a function a click command, and declares its output types. HelpPage writes its help.
 
     @command(VerifiedSnapshot, summary=VerifySummary)
     @log_dirs_argument()
@@ -111,7 +111,7 @@ class Prints:
     """The types that a command prints as JSON. `python -m tests.published_docs` writes docs/schemas from them."""
 
     rows: Sequence[object] = ()  # row types; the command's options select one
-    summary: object = None  # type of the members beside rows and findings; None if there are no such members
+    summary: object = None  # type whose fields are members of the result, besides rows and findings; None adds none
     result: object = None  # type of a result without rows
     lines: Sequence[object] = ()  # types of JSON lines, if they differ from the rows and the document
 
@@ -122,7 +122,7 @@ class Command(HelpPage):
     prints: Prints | None = None
 
     def invoke(self, ctx: click.Context) -> object:
-        """Call the command, unless a parameter contains a password (UsageError)."""
+        """Call the command. If the value of a parameter contains a password, raise UsageError before the call."""
         for param in ctx.command.params:
             refuse_credentials(max(param.opts, key=len), ctx.params.get(str(param.name)))
         return super().invoke(ctx)
@@ -133,7 +133,10 @@ class Group(HelpPage, click.Group):
 
 
 def _sets(name: str, kind: Callable[[str], object]) -> Callable[[click.Context, click.Parameter, str], None]:
-    """Return an option callback that converts a given value by `kind`, and stores it in the field `name` of Output."""
+    """Return an option callback that calls `kind` with the value, and stores the result in the field `name` of Output.
+
+    If the option is not given, the callback changes nothing.
+    """
 
     def set_field(ctx: click.Context, _: click.Parameter, value: str) -> None:
         if value:

@@ -47,28 +47,29 @@ if TYPE_CHECKING:
 
 # Limits for requests to object stores. By default delta-rs retries for three minutes.
 _IMPATIENT = {"max_retries": "2", "retry_timeout": "10s", "connect_timeout": "5s", "timeout": "30s"}
-# With one partition, DataFusion (the query engine of delta-rs) returns rows in the order of the files.
+# DataFusion is the query engine of delta-rs. With one partition per query, it returns rows in the order of the files.
 _QUERY = {"datafusion.execution.target_partitions": "1"}
-# No reader of this module needs producer states, and they are most of the bytes.
+# The columns of `partitions` without the producer states, which are most of its bytes. This module needs none of them.
 _FACTS = list(PARTITIONS.names)
 _FACTS.remove(DELTAS)
 _FINDING_COLUMNS = (*FACT_COLUMNS, *Rows(Finding).names)
 
 
 def read_table(warehouse: str, name: str, columns: list[str], kinds: list[str] | None = None) -> pa.Table:
-    """Return columns of a table. A table without a commit has no rows.
+    """Return columns of a table. The result has no rows if the table has no commit.
 
     Args:
         warehouse: folder or URI of the warehouse.
         name: name of the table.
         columns: names of the columns.
-        kinds: values of the column `kind` to select; None for all rows.
+        kinds: return only rows with one of these values in the column `kind`; None returns all rows.
 
     Raises:
         MissingExtraError: deltalake is not installed.
         UsageError: a newer release of tiersnap wrote the table.
         CorruptDataError: the folder contains no valid Delta table.
-        TransientError, RemoteStorageError: the store does not answer, or refuses the request.
+        TransientError: the store does not answer.
+        RemoteStorageError: the store refuses the request.
     """
     found = _open(warehouse, name)
     if found is None:
@@ -122,7 +123,8 @@ def _query(uri: str, found: DeltaTable, sql: str) -> pa.Table:
         raise of_table(uri, str(error)) from error
 
 
-# The change of the waiting bytes in each run. A row is valid from its run until the next row of the same segment.
+# For each run, the change of the bytes in BLOCKED and PENDING segments. A row is valid until the next run that writes a
+# row for the segment.
 _WAITING = """
 select run, max(judged_at) as at, sum(waiting - before) as change
 from (
@@ -161,7 +163,7 @@ def no_rows(warehouse: str, lacks: str) -> SourceNotFoundError:
 
 
 def _why_no_warehouse(warehouse: str) -> str:
-    """Return the reason why a location is no warehouse; "" if it is one."""
+    """Return the reason why a location is no warehouse; "" if it is a warehouse."""
     place = located(warehouse)
     folder = Path(place)
     if place.startswith("/") and not folder.is_dir():
@@ -174,11 +176,11 @@ def _why_no_warehouse(warehouse: str) -> str:
 
 
 def readiness(warehouse: str) -> Iterator[pa.RecordBatch]:
-    """Yield a batch of VERDICTS for each replayed partition that still exists.
+    """Yield one record batch per partition, with the schema VERDICTS. Leave out partitions that no longer exist.
 
     Raises:
         SourceNotFoundError: the warehouse has no replayed partition.
-        UnfinishedError: a run was killed after a replay and before its verdicts.
+        UnfinishedError: a run was killed after it replayed a partition and before it wrote the verdicts.
     """
     kinds: list[str] = [FactKind.REPLAYED, FactKind.SEGMENT, FactKind.GONE]
     facts = read_table(warehouse, "partitions", _FACTS, kinds)
@@ -225,14 +227,14 @@ def failover(warehouse: str) -> Failover:
 
 
 def audit(warehouse: str) -> Audit | None:
-    """Return the last findings of `tiersnap audit --to` by partition; None if no audit wrote to this warehouse."""
+    """Return the findings that `tiersnap audit --to` wrote (see `audit_of_tables`); None if no audit wrote here."""
     findings = read_table(warehouse, "audit_findings", list(AUDIT_COLUMNS))
     audits = read_table(warehouse, "audits", list(AUDITS_COLUMNS))
     return audit_of_tables(findings, audits) if findings.num_rows or audits.num_rows else None
 
 
 def remote_checks(warehouse: str) -> dict[Key, RemoteChecked]:
-    """Return for each partition how much of its remote log `tiersnap verify --warehouse` verified."""
+    """Return the results of `tiersnap verify --warehouse` by partition: how much of the remote log it verified."""
     return remote_checked(CHECKS.read(read_table(warehouse, "remote_checks", list(CHECKS.names)).to_batches()))
 
 
@@ -243,7 +245,10 @@ def copies(warehouse: str) -> list[AttemptState]:
 
 
 def last_run(warehouse: str) -> LastRun:
-    """Return the newest row of the table `runs`; a LastRun of defaults if it has none. Raises as `read_table`."""
+    """Return the newest row of the table `runs`; a LastRun with default values if the table is empty.
+
+    The errors are those of `read_table`.
+    """
     rows = read_table(warehouse, "runs", RUNS.names).sort_by([("run", "descending")])
     for row in rows.slice(0, 1).to_pylist():
         settings = LastSettings.decode(row.pop("settings"), warehouse)

@@ -22,7 +22,7 @@ def shortened(text: str) -> str:
 
 
 def in_words(value: object) -> str:
-    """Return a value as text: "" for None, `none` for an empty collection, counts by name as `4 MISSING`."""
+    """Return a value as text: "" for None, `none` for an empty collection, `4 MISSING` for `{"MISSING": 4}`."""
     if isinstance(value, Mapping):
         return _joined(f"{count} {name}" for name, count in value.items())
     if isinstance(value, (list, tuple, set, frozenset)):

@@ -1,7 +1,7 @@
-"""Handlers for Ctrl-C and SIGTERM. Each signal raises a KeyboardInterrupt, so that running code cleans up.
+"""Handlers for Ctrl-C and SIGTERM. Each signal raises a KeyboardInterrupt, so that `finally` blocks clean up.
 
-Neither signal prints a traceback. Python ignores an exception that a finalizer or a callback raises. If Python ignores
-the interrupt for this reason, this module sends the signal again.
+Neither signal prints a traceback. If a signal arrives in a finalizer or a callback, Python ignores the exception. In
+that case this module sends the signal again.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NoReturn
 if TYPE_CHECKING:
     from sys import UnraisableHookArgs
 
-_AGAIN_S = 0.05  # by then the finalizer has ended
+_AGAIN_S = 0.05  # delay before the signal is sent again, so that the finalizer has ended
 
 
 class Terminated(KeyboardInterrupt):
@@ -25,7 +25,7 @@ class Terminated(KeyboardInterrupt):
 
 
 def raise_interrupts() -> None:
-    """Let SIGINT and SIGTERM raise in the main thread.
+    """Let SIGINT and SIGTERM raise KeyboardInterrupt in the main thread.
 
     If the parent process ignores SIGINT, as nohup does, this process keeps ignoring it.
     """
@@ -52,7 +52,7 @@ def _raise_again(dropped: UnraisableHookArgs) -> None:
 def interruption_of(error: BaseException | None) -> KeyboardInterrupt | None:
     """Return the interrupt that caused an error; None for any other cause.
 
-    If an interrupt stops py4j while it waits for Java, py4j closes its connection, and the next call fails.
+    Such errors come from py4j: an interrupt closes its connection to Java, and the next call over it fails.
     """
     while error is not None:
         if isinstance(error, KeyboardInterrupt):

@@ -25,7 +25,7 @@ NAMED = (
 )
 _LOCATION = ("remote", "layout", "endpoint-url", "region", "path-style", "checksums")
 _CLUSTER = ("bootstrap-server", "command-config")
-# Options that a next step does not copy: the step has its own value, or the option concerns the output of this run.
+# Options that no next step copies: the step sets its own value, or the option concerns only the output of this command.
 _NOT_KEPT = {
     *("source", "remote", "warehouse", "report", "to", "output", "spark-conf", "by", "remote-checks"),
     *("metrics-file", "metrics-by-partition", "pushgateway", "openlineage", "no-upload"),
@@ -34,10 +34,10 @@ _NOT_GIVEN = (None, ParameterSource.DEFAULT, ParameterSource.DEFAULT_MAP)
 
 
 def kept_options(ctx: click.Context) -> dict[str, tuple[str, ...]]:
-    """Return, for each command in NAMED, the words of the options that the user gave and that the command has.
+    """For each command in NAMED, return the options that the user gave, as words. Skip options that the command lacks.
 
-    Values from a settings file are left out, because the next command reads the same file. The options of the remote
-    location are an exception. Secrets are masked.
+    Options that a settings file set are left out, because the next command reads the same file. The options of the
+    remote location (_LOCATION) are returned even if a settings file set them. Secrets are masked.
     """
     given = given_options(ctx, of_file=_LOCATION)
     names = given.keys() & (_names(ctx.command) - _NOT_KEPT)
@@ -75,7 +75,7 @@ def given_options(ctx: click.Context, *, of_file: Container[str] = ()) -> dict[s
 
     Args:
         ctx: context of the command.
-        of_file: options to return even if a settings file set them.
+        of_file: long names of options to return even if a settings file set them.
     """
     found: dict[str, tuple[str, ...]] = {}
     for name, option in long_options(ctx.command).items():
@@ -100,12 +100,15 @@ def _as_written(name: str, option: click.Option, value: object) -> tuple[str, ..
 
 
 def _values_of(value: object) -> tuple[object, ...]:
-    """Return the values of a parameter that takes one or several."""
+    """Return the values of a parameter as a tuple, even if the parameter takes only one value."""
     return value if isinstance(value, tuple) else (value,)
 
 
 def _is_written(option: click.Option, value: object) -> bool:
-    """Return whether a command line can state the value. Types with `text` can state None: `none` for a duration."""
+    """Return whether a user can type the value. For None, the option's type needs a method `text`.
+
+    For example, DURATION writes None as `none`.
+    """
     return value is not None or hasattr(option.type, "text")
 
 
@@ -132,7 +135,7 @@ def again(*flags: str, without: Container[str] = ()) -> str:
         if option not in without:
             words += values
     config = given_options(ctx.find_root()).get("config", ())
-    # A word without dashes may be a value that equals another word.
+    # Only flags are left out as repeated. An equal word without dashes may be the value of another option.
     more = [flag for flag in flags if not (flag.startswith("--") and flag in words)]
     return shlex.join([name, *config, *words, *more])
 
@@ -145,7 +148,10 @@ def _arguments(ctx: click.Context) -> Iterator[str]:
 
 
 def host_place(log_dirs: Sequence[str], situation: Situation) -> Place:
-    """Return the Place of the next steps, for a command that tiers itself: the tiering step is the running command."""
+    """Return the Place of the next steps for a command that uploads segments, such as `tier`.
+
+    The next step that uploads is the running command.
+    """
     return situation_place(log_dirs, situation, tier=shlex.split(again(without={"apply"}))[1:])
 
 
@@ -172,13 +178,13 @@ def command_place(
     cluster: Sequence[str] = (),
     tier: Sequence[str | Hole] = (),
 ) -> Place:
-    """Return the Place that fills the holes in the running command's next steps.
+    """Return the Place of the running command's next steps. It has the value of each Hole in their command lines.
 
     Args:
         log_dirs: log directories of the command.
-        location: URI and options of the remote location (RemoteView.words); None for the value of --remote.
-        cluster: options of the cluster, if the command line has no --bootstrap-server.
-        tier: words of the command that tiers. [default: `tier` with the log directories]
+        location: URI and options of the remote location (RemoteView.words); None takes the options the user gave.
+        cluster: options of the cluster; used only if the user did not give --bootstrap-server.
+        tier: words of the next step that uploads. [default: `tier` with the log directories and --remote]
     """
     from tiersnap.snapshot.gate.next_step import Hole
     from tiersnap.snapshot.gate.printed_steps import Place

@@ -32,7 +32,7 @@ _MOST_SHOWN = 40
 
 
 class OnceOption(click.Option):
-    """An option that only the command line may set, not the environment or a settings file."""
+    """An option that the command line may set, but neither the environment nor a settings file."""
 
     def resolve_envvar_value(self, ctx: click.Context) -> str | None:
         """Return None, so that click ignores the environment."""
@@ -47,8 +47,8 @@ class Parsed(click.ParamType[T]):
 
     Args:
         name: name of the type in the help.
-        parse: returns the value of a word. Its ValueError becomes a usage error.
-        text: returns the word for a value.
+        parse: returns the value for a word. If it raises ValueError, the user gets a usage error.
+        text: returns the word for a value. Without it, `str` makes the word.
     """
 
     def __init__(self, name: str, parse: Callable[[str], T], text: Callable[[T], str] | None = None) -> None:
@@ -57,7 +57,7 @@ class Parsed(click.ParamType[T]):
             self.text = text
 
     def convert(self, value: T | str, param: click.Parameter | None, ctx: click.Context | None) -> T:
-        """Return the value of a word. Return a value that is no text, such as a default, unchanged."""
+        """Return the value for a word. A value that is no str, such as a default, is returned unchanged."""
         if not isinstance(value, str):
             return value
         try:
@@ -82,7 +82,7 @@ def parse_time(text: str) -> int:
         text: an ISO 8601 time (UTC if it has no zone), or epoch ms.
 
     Raises:
-        ValueError: `text` is neither.
+        ValueError: `text` is neither an ISO 8601 time nor a number of ms.
     """
     text = text.strip()
     if re.fullmatch("[0-9]{1,15}", text) and int(text) <= _LAST_MS:
@@ -167,7 +167,7 @@ def _servers(text: str) -> str:
     """Return the text unchanged.
 
     Raises:
-        ValueError: no server has a port, or a port is not from 1 to 65535.
+        ValueError: none of the servers has a port, or a port is outside 1 to 65535.
     """
     ports = [server.strip().rpartition(":")[2] for server in text.split(",")]
     if not any(ports) or any(map(_is_out_of_range, ports)):
@@ -207,7 +207,7 @@ PATTERN = Parsed("regex", _pattern)  # an expression that must match a whole top
 PARTITION = Parsed("topic-partition", _partition, lambda value: "-".join(map(str, value)))
 # A partition and its log start offset.
 LOG_START = Parsed("log-start", _log_start, lambda value: f"{value[0][0]}-{value[0][1]}={value[1]}")
-# A release such as 3.9 or 3.9.1. The values are a BrokerEra, a ClientEra, and the typed text.
+# A release such as 3.9 or 3.9.1. The three types return a BrokerEra, a ClientEra, and the text as typed.
 BROKER_RELEASE = Parsed("release", _broker, _first_release)
 CLIENT_RELEASE = Parsed("release", _client, _first_release)
 RELEASE = Parsed("release", _release)
@@ -226,7 +226,7 @@ class LocalPath(click.Path):
         """Return the path.
 
         Raises:
-            click.BadParameter: the value is a URI, or a folder or file that this option does not take.
+            click.BadParameter: the value is a URI, a folder if `dir_okay` is False, or a file if `file_okay` is False.
         """
         text = str(value)
         if "://" in text or text.startswith(("s3:", "file:", "hdfs:")):
@@ -236,7 +236,7 @@ class LocalPath(click.Path):
 
 
 class Word(click.ParamType[str]):
-    """A word of the command line. The environment variable TIERSNAP_SOURCE separates words by commas, as log.dirs."""
+    """A word of the command line. Commas separate the words in the variable TIERSNAP_SOURCE, as in log.dirs."""
 
     name = "text"
     envvar_list_splitter = ","
@@ -249,7 +249,7 @@ class Word(click.ParamType[str]):
 def expand(words: Iterable[str]) -> tuple[str, ...]:
     """Split words at commas, expand globs, and return the directories in order, without duplicates.
 
-    A word is taken whole if it is an existing path or a URI, even if it contains commas or `*`.
+    An existing path or a URI is neither split nor expanded, even if it contains commas or `*`.
 
     Raises:
         SourceNotFoundError: a glob matches no directory.

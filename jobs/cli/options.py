@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from tiersnap.snapshot.log.selection import NamedLogDir, Selection
     from tiersnap.snapshot.replay.expiry import BrokerExpiry, Expiry
 
-# Types of command arguments. The type of a group of options is defined next to the group.
+# The types that commands need to annotate their arguments.
 __all__ = ["BrokerExpiry", "Cluster", "RemoteView", "Selection", "StoreSettings"]
 TopicPattern = re.Pattern[str] | None
 LogStarts = Mapping["TopicPartition", int]
@@ -55,7 +55,7 @@ OF_BEGINNINGS = "Remote location, for logs whose first segments exist only there
 
 
 def is_typed(ctx: click.Context, name: str) -> bool:
-    """Return whether the command line set a parameter, not the environment or a settings file."""
+    """Return whether the command line set the parameter. If the environment or a settings file did, return False."""
     return ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE
 
 
@@ -64,8 +64,8 @@ def as_one(name: str, make: Callable[..., object], *options: Option) -> Option:
 
     Args:
         name: the command's argument that receives the result.
-        make: its parameters have the names of the options' values.
-        options: the help lists them in this order.
+        make: called with the options' values as keyword arguments.
+        options: decorators that add the options; the help lists the options in this order.
     """
     values = inspect.signature(make).parameters
 
@@ -194,7 +194,7 @@ def rate_option(meant: str) -> Option:
 
 
 def expiry(expiration: int | None, as_of: int | None, broker_expiry: BrokerExpiry) -> Expiry:
-    """Return the expiration rule of --expiration (ms) and --as-of (epoch ms), checked against the broker's rule."""
+    """Return the rule of --expiration (ms) and --as-of (epoch ms). Raise UsageError as `Expiry.checked` does."""
     from tiersnap.snapshot.replay.expiry import Expiry
 
     return Expiry(expiration, broker_expiry.now, as_of).checked(broker_expiry.expiration)
@@ -288,7 +288,7 @@ def remote_view_options(help_text: str, option: Callable[..., Option] = once) ->
 
     Args:
         help_text: help of --remote.
-        option: creates --remote.
+        option: the function that makes --remote, `click.option` or `once`.
     """
     return as_one("view", RemoteView, option("--remote", help=help_text), layout_option, store_options)
 
@@ -304,7 +304,7 @@ def cluster_options(
     Args:
         help_text: help of --bootstrap-server.
         required: whether --bootstrap-server is required, so that `cluster` is never None.
-        option: creates --bootstrap-server.
+        option: the function that makes --bootstrap-server, `click.option` or `once`.
     """
 
     def make(bootstrap_server: str | None, command_config: Path | None) -> Cluster | None:
@@ -325,20 +325,20 @@ def cluster_options(
 
 @dataclass(frozen=True)
 class CopyTaskSource:
-    """The source of the decision whether a copy task works on a partition.
+    """The source that tells whether a broker's copy task works on a partition.
 
     Attributes:
-        cluster: the cluster to ask. If None, the time since the last upload decides.
-        left_for: time (ms) after a broker's last upload in which tiersnap skips the partition; None skips none.
+        cluster: the cluster to ask. If it is None, tiersnap judges by the time since a broker's last upload.
+        left_for: ms after a broker's last upload. In this time tiersnap skips the partition; None skips no partition.
     """
 
     cluster: Cluster | None
     left_for: int | None = None
 
     def about(self, log_dirs: Iterable[NamedLogDir], topic: TopicPattern, output: Output) -> ClusterAnswer:
-        """Return the answer of the cluster; see `ask_about_log_dirs`.
+        """Ask the cluster about the partitions in the log directories; see `ask_about_log_dirs` for the answer.
 
-        Without a cluster, the answer has only records of the local `__remote_log_metadata` replicas.
+        Without a cluster, the answer contains only the records in local replicas of `__remote_log_metadata`.
         """
         if self.cluster is None:
             from tiersnap.remote_storage.metadata.recorded import read_replicas
@@ -358,7 +358,10 @@ class CopyTaskSource:
         return partial(log_start_of, self.cluster)
 
     def located(self, partitions: Iterator[tuple[NamedLogDir, Partition]]) -> Iterator[tuple[NamedLogDir, Partition]]:
-        """Yield the partitions, with log start offsets that only the cluster knows; see cluster.log_starts.located."""
+        """Yield the partitions. If a checkpoint may be outdated, use the leader's log start offset.
+
+        For the rule see `remote_storage.cluster.log_starts`. Without a cluster, yield the partitions unchanged.
+        """
         if self.cluster is None:
             return partitions
         from tiersnap.remote_storage.cluster.log_starts import located

@@ -1,10 +1,10 @@
 """Print results on stdout as a table, JSON or JSON lines, and messages on stderr.
 
-The rows of a result have one type, a frozen dataclass. The fields of the row are JSON keys, and fields of a nested
-dataclass become keys of the same object (`snapshot.members`). The class variable COLUMNS of the row type lists the
-columns of the table: names of fields or properties, or a mapping from such names to headings.
+The rows of a result have one type, a frozen dataclass. Its fields become JSON keys. The fields of a nested dataclass
+become keys of the same JSON object (see the module `snapshot.members`). The class variable COLUMNS of the row type
+lists the columns of the table: names of fields or properties, or a mapping from such names to headings.
 
-Names, file contents and server replies are escaped for people and never interpreted as markup. Secrets are masked.
+In text for people, control characters of names, files and server replies are escaped. Secrets are masked everywhere.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Output:
     format: Format = Format.TABLE
     quiet: bool = False
     color: Color = Color.AUTO
-    # Erases the progress line from the terminal; "" if no progress line is shown.
+    # The text that erases the progress line from the terminal; "" if no progress line is shown.
     clear: str = ""
 
     def talk(self, *messages: str) -> None:
@@ -117,13 +117,14 @@ class Output:
             several: add a column `log_dir` to the table, for rows of several log directories.
             paragraph: returns a row as text; the text replaces the row's line in the table.
             kafka: headings of Kafka's own tool, by field name.
-            summary: an object, or a function that is called after the last row and returns the object. JSON adds its
-                members to the result; JSON lines end with `{"summary": …}`. The table prints a line per member,
-                without the members that the class variable NOT_TOLD names. Byte counts get units.
-            findings: a member of the result in JSON, and lines `{"finding": …}` after the rows in JSON lines. Every
-                format prints the first MOST_TOLD as warnings. The caller may add findings while it yields rows.
-            errors: failures of a run that continued. JSON has them in `errors`, JSON lines as `{"error": …}`. The
-                caller prints them for people, and may add errors while it yields rows.
+            summary: an object, or a function that is called after the last row and returns the object. Its fields
+                become fields of the result in Format.JSON, and the last line `{"summary": …}` in Format.JSONL. For a
+                table, each field is a line on stderr, except the fields in the object's class variable NOT_TOLD.
+            findings: a field of the result in Format.JSON, and lines `{"finding": …}` after the rows in Format.JSONL.
+                Every format prints the first MOST_TOLD as warnings. The caller may add findings while it yields rows.
+            errors: errors after which the command continued. Format.JSON prints them in the field `errors`,
+                Format.JSONL as lines `{"error": …}`. In the other formats the caller prints them. The caller may add
+                errors while it yields rows.
         """
         everything: list[T] = []
         if self.format is Format.JSONL:
@@ -176,7 +177,7 @@ class Output:
                 self.warn(f"next for {kind}: {step}")
 
     def document(self, result: object, *, errors: Sequence[TiersnapError] = (), command: str | None = None) -> None:
-        """Print one JSON object with the fields of docs/schemas, with masked texts; on one line for --output jsonl.
+        """Print one JSON object with the fields of docs/schemas and with masked texts. JSONL prints it on one line.
 
         Args:
             result: value of the field `result`.
@@ -199,7 +200,7 @@ class Output:
         print(json.dumps(plain(body), indent=indent))  # noqa: T201
 
     def error(self, command: str, error: TiersnapError) -> None:
-        """Print an error as text on stderr; with --output json or jsonl print it as JSON on stdout as well."""
+        """Print an error as text on stderr. With --output json or jsonl, print it as JSON on stdout too."""
         self.error_text(error)
         self.error_document(command, error)
 
@@ -210,7 +211,7 @@ class Output:
             print(f"  {shown(error.hint)}", file=sys.stderr)  # noqa: T201
 
     def error_document(self, command: str, error: TiersnapError) -> None:
-        """Print an error as a JSON object on stdout, only with --output json or jsonl."""
+        """Print an error as a JSON object on stdout. Print nothing if --output is neither json nor jsonl."""
         if self.format in (Format.JSON, Format.JSONL):
             self.document(None, errors=[error], command=command)
 
@@ -242,7 +243,7 @@ class Output:
 
 
 def _first_on_terminal(kind: type[T], rows: list[T]) -> list[T]:
-    """Return all rows; on a terminal at most MOST_ON_TERMINAL. If the row type has `rank`, prefer low ranks."""
+    """Return all rows; on a terminal at most MOST_ON_TERMINAL rows. If the type has `rank`, keep the lowest ranks."""
     if not sys.stdout.isatty() or len(rows) <= MOST_ON_TERMINAL:
         return rows
     rank: Callable[[T], int] | None = getattr(kind, "rank", None)
@@ -280,7 +281,7 @@ def _values_of(row: object, columns: Iterable[str]) -> list[object]:
 
 
 def and_more(count: int, noun: str) -> str:
-    """Return the message that `count` more items were not printed."""
+    """Return a message: `count` more items exist, and --output json prints them."""
     return f"… and {count_of(count, noun)} more: --output json has all of them"
 
 

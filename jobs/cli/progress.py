@@ -1,6 +1,6 @@
 """Print the progress of a command: one line that is redrawn on a terminal, else a new line every 30 seconds.
 
-Work of less than two seconds prints no progress, and --quiet prints none. The first replay of a release on a host
+Work of less than two seconds prints no progress, and --quiet prints none. The first replay after an installation
 compiles the kernels. On a terminal, a message reports the compilation.
 """
 
@@ -37,8 +37,8 @@ _CLEAR = "\r\x1b[K"
 class Progress:
     """A counter of partitions that prints the progress.
 
-    A `watch` method prints progress while the caller iterates. Use the object as a context manager to print progress
-    during other work as well.
+    The methods `watch`, `watch_one` and `watch_done` print progress while the caller iterates. As a context manager,
+    the object prints progress for the whole block.
 
     Args:
         output: prints the lines.

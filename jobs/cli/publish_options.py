@@ -33,8 +33,8 @@ class ProofRequest:
     """The options for the proof of a remote location.
 
     Attributes:
-        prove: --prove: the brokers read a record back from the location.
-        unproven: --unproven: continue without evidence.
+        prove: the flag --prove: create a topic, and let the brokers read a record of it back from the location.
+        unproven: the flag --unproven: continue without evidence that brokers read the location.
     """
 
     prove: bool = False
@@ -86,7 +86,9 @@ class PublishRequest:
         *,
         apply: bool,
     ) -> TellBrokers | None:
-        """Return the TellBrokers that publishes; None for --no-publish, no cluster, or one without tiered storage.
+        """Return the TellBrokers that publishes segments.
+
+        Return None if --no-publish was given, no cluster is known, or the cluster has no tiered storage.
 
         Raises:
             WrongPlaceError: brokers read another location.
@@ -118,10 +120,11 @@ publishing_options = opt.as_one(
 
 
 def to_publish(done: Published, uploads: Mapping[TopicIdPartition, int]) -> dict[str, int]:
-    """Return the number of segments that --apply would publish, by topic; empty after a run with --apply.
+    """Return the number of segments that --apply would publish, by topic. Return {} if segments were published.
 
     Args:
-        uploads: number of segments that --apply would upload first, by partition.
+        done: the result of the command so far.
+        uploads: by partition, the number of segments that --apply would upload and then publish.
     """
     if done.records or done.doubts:
         return {}

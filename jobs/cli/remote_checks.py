@@ -24,7 +24,7 @@ remote_checks_option = once(
 
 
 def read_checks(file: Path | None, *, is_shown: bool = True) -> dict[Key, RemoteChecked]:
-    """Return for each partition how much of its remote log was verified; an empty dict without a file.
+    """Return the results in the file by partition: how much of the remote log was verified. Return {} without a file.
 
     Args:
         file: the file of --remote-checks.
@@ -32,7 +32,7 @@ def read_checks(file: Path | None, *, is_shown: bool = True) -> dict[Key, Remote
 
     Raises:
         SourceNotFoundError: the file does not exist.
-        UsageError: see `read_lines`; or a file was given and `is_shown` is False.
+        UsageError: a file was given and `is_shown` is False; or `read_lines` raises it.
     """
     from tiersnap.snapshot.report.remote_checks import read_lines, remote_checked
 
@@ -59,7 +59,7 @@ def verified_partitions(file: Path | None) -> list[VerifiedPartition]:
 
 
 def verified_lines(found: Sequence[VerifiedPartition], place: Place) -> list[str]:
-    """Return a line per verified partition. If there is none, return the commands that verify and show the result."""
+    """Return a line per verified partition. If no partition was verified, return the commands that verify."""
     from tiersnap.snapshot.gate.steps_by_problem import VERIFY_AS_LINES
 
     if not found:

@@ -22,7 +22,7 @@ _LINK = re.compile(r"\]\(#([\w-]+)\)")
 _QUOTED = re.compile(r"`([^`]+)`|\"([^\"\n]{8,})\"")
 _SYMPTOMS = "What you see"
 _SYMPTOM = "**Symptom:**"  # entries with this text describe a symptom; the other entries explain words in tables
-_SHORTEST = 4  # shorter words are not searched inside texts
+_SHORTEST = 4  # characters; a shorter word must equal a name, and is not searched inside titles and texts
 _MOST_NEAR = 3
 
 
@@ -131,7 +131,10 @@ class Runbook:
 
 
 def _quotes(text: str, word: str) -> bool:
-    """Return whether `word` contains a text that `text` quotes. `…` and numbers in the quotation match any text."""
+    """Return whether `word` contains a quotation of `text`.
+
+    In the quotation, `…` matches any text, and a number matches any number.
+    """
     for code, said in _QUOTED.findall(text):
         phrase = code or said
         if _is_common(phrase):
@@ -144,7 +147,7 @@ def _quotes(text: str, word: str) -> bool:
 
 def _is_common(phrase: str) -> bool:
     """Return whether a quotation is too common to identify an entry: a short or plain word, or a tiersnap command."""
-    is_plain_word = " " not in phrase and not re.search("[A-Z_]", phrase)  # as `doctor`
+    is_plain_word = " " not in phrase and not re.search("[A-Z_]", phrase)  # such as `doctor`
     return is_plain_word or len(phrase) < _SHORTEST or phrase.startswith("tiersnap ")
 
 
@@ -154,7 +157,7 @@ def plain(text: str) -> str:
 
 
 def anchor_of(title: str) -> str:
-    """Return the anchor that links to a heading use."""
+    """Return the anchor of a heading, which links in Markdown use: `exit-codes` for `Exit codes`."""
     return re.sub(r"[^\w\- ]", "", title).lower().replace(" ", "-")
 
 

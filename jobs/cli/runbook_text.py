@@ -33,7 +33,10 @@ def lines_of_markdown(heading: str, text: str, width: int) -> Iterator[str]:
 
 
 def _blocks(text: str, opens: re.Pattern[str]) -> Iterator[list[str]]:
-    """Yield the lines of each block: a paragraph, a table, a fenced text, or lines from a match of `opens` on."""
+    """Yield the lines of each block: a table, a fenced text or a paragraph.
+
+    A line of a paragraph that matches `opens` begins a new block.
+    """
     for paragraph in re.split(r"\n\s*\n", text):
         lines = paragraph.splitlines()
         if paragraph.startswith(("|", "```")):
@@ -65,7 +68,7 @@ def _lines_of_block(block: list[str], width: int) -> Iterator[str]:
 
 
 def _lines_of_terminal(lines: list[str]) -> Iterator[str]:
-    """Yield the lines of a terminal session. If it has no output, remove the prompts, so that it can be pasted."""
+    """Yield the lines of a terminal session. If all lines are commands, remove the prompts, so that users can paste."""
     if all(line.startswith("$ ") for line in lines):
         lines = [line.removeprefix("$ ") for line in lines]
     for line in lines:
@@ -86,7 +89,7 @@ def _cells_of(line: str) -> list[str]:
 
 
 def _lines_of_text(told: str, first: str, later: str, width: int) -> Iterator[str]:
-    """Yield the wrapped text, with each command on its own unwrapped line."""
+    """Yield the lines of the wrapped text. Each command has a line of its own, which is not wrapped."""
     before, *parts = _COMMAND.split(told)
     yield from _wrapped(plain(before).strip(), first, later, width)
     for command, after in zip(parts[::2], parts[1::2], strict=True):

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tiersnap.snapshot.replay.replay_start import Beginnings
     from tiersnap.snapshot.report.exactly_once import ReplicaWithoutProducers
 
-# Types of fields.
+# Types of fields that several results have.
 ForPeople = Annotated[str, Meta(description="the number before it, for people")]
 ByName = Annotated[dict[str, int], Meta(description="counts by name")]
 PlaceSentence = Annotated[str, Meta(description="evidence that brokers read --remote")]
@@ -36,7 +36,7 @@ Leftovers = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class MissingRemoteSegment:
-    """A segment with a COPY_SEGMENT_FINISHED record that lacks objects in remote storage."""
+    """A segment that has a COPY_SEGMENT_FINISHED record, but not all of its objects in remote storage."""
 
     topic: str
     topic_id: str | None
@@ -50,7 +50,7 @@ class MissingRemoteSegment:
 
     @classmethod
     def of(cls, missing: MissingSegment) -> MissingRemoteSegment:
-        """Return the row for a segment of the cluster's records."""
+        """Return the row for a segment that lacks objects."""
         of = missing.metadata
         name = (of.id.topic, of.id.topic_id, of.id.partition, of.id.segment_id)
         return cls(*name, of.start_offset, of.end_offset + 1, of.segment_size, missing.is_ours, missing.lacking)
@@ -79,7 +79,7 @@ def tell_failures(output: Output, errors: Sequence[TiersnapError], count: int = 
 
 
 def tell_old_versions(output: Output, store: ObjectStore) -> None:
-    """Print that deleted objects remain as old versions, if the bucket of `store` has versioning."""
+    """Print that deleted objects remain as old versions. Print nothing if the bucket of `store` has no versioning."""
     if said := store.old_versions():
         output.talk(said)
 
@@ -98,20 +98,20 @@ def print_replicas_without_producers(output: Output, replicas: Sequence[ReplicaW
 
 
 def tell_mended(output: Output, count: int) -> None:
-    """Print the number of replaced snapshot objects, if there are any."""
+    """Print how many snapshot objects were replaced. Print nothing for 0."""
     if count:
         output.warn(f"computed again from the log and replaced: {count_of(count, 'damaged snapshot object')}")
 
 
 def tell_finished_copies(output: Output, count: int) -> None:
-    """Print the number of segments that this run finished without sending bytes, if there are any."""
+    """Print how many segments this run finished without sending bytes. Print nothing for 0."""
     if count:
         are = count_of(count, "copy is", "copies are")
         output.talk(f"{are} finished that other attempts had uploaded: nothing was sent")
 
 
 def tell_unknown_encryption(output: Output, partitions: int) -> None:
-    """Print the number of partitions without a manifest, if there are any, and that uploads are plain text."""
+    """Print how many partitions have no manifest, and that uploads to them are plain text. Print nothing for 0."""
     if partitions:
         output.talk(
             f"encryption unknown: {count_of(partitions, 'partition')} without a manifest to compare with; uploads are "
@@ -120,7 +120,7 @@ def tell_unknown_encryption(output: Output, partitions: int) -> None:
 
 
 def tell_not_compared(output: Output, partitions: int, log_dirs: Sequence[str]) -> None:
-    """Print the number of partitions that were not compared, if there are any, and the command that compares them."""
+    """Print how many partitions were not compared, and the command that compares them. Print nothing for 0."""
     if partitions:
         from tiersnap.snapshot.gate.steps_by_problem import VERIFY_REMOTE
 
@@ -141,7 +141,7 @@ def tell_in_remote(output: Output, verdicts: Mapping[Verdict, int], step_of: Cal
 
 
 def tell_left_to_brokers(output: Output, verdicts: Mapping[Verdict, int]) -> None:
-    """Print the number of segments that are left to brokers, if there are any, and the option that uploads them."""
+    """Print how many segments are left to brokers, and the option that uploads them. Print nothing for 0."""
     from tiersnap.snapshot.gate.verdict import Verdict
 
     if count := verdicts.get(Verdict.LEFT_TO_BROKER, 0):
@@ -158,7 +158,7 @@ def leftovers_by_kind(objects: int, swept: SweptStore) -> dict[str, int]:
 
 
 def tell_leftovers(output: Output, objects: int, swept: SweptStore) -> None:
-    """Print the counts of removed leftovers by kind, if there are any."""
+    """Print the counts of removed leftovers by kind. Print nothing if no leftover was removed."""
     removed = [str(swept)]
     if objects:
         removed.insert(0, count_of(objects, "object"))
@@ -167,7 +167,7 @@ def tell_leftovers(output: Output, objects: int, swept: SweptStore) -> None:
 
 
 def tell_place(output: Output, proof: PlaceProof | None) -> None:
-    """Print the evidence for the remote location. If there is none, print that as a warning."""
+    """Print the evidence for the remote location. If there is no evidence, print a warning."""
     if proof is None:
         return
     line = f"place: {proof.sentence}"
@@ -178,7 +178,7 @@ def tell_place(output: Output, proof: PlaceProof | None) -> None:
 
 
 def place_fields(proof: PlaceProof | None) -> tuple[str, EvidenceKind] | tuple[()]:
-    """Return the fields of a summary about the remote location: sentence and kind of the evidence."""
+    """Return two fields of a summary, the sentence and the kind of the evidence; () if `proof` is None."""
     return () if proof is None else (proof.sentence, proof.evidence)
 
 
@@ -188,7 +188,7 @@ def of_not_compared(snapshots: int, following: str, *, is_certain: bool = True) 
     Args:
         snapshots: the number.
         following: the command.
-        is_certain: the logs certainly begin in remote storage; if False, they may begin there.
+        is_certain: whether the logs certainly begin in remote storage; if False, some may begin on disk.
     """
     are = count_of(snapshots, "snapshot is", "snapshots are")
     begin = "begin" if is_certain else "begin, or may begin,"
@@ -196,11 +196,11 @@ def of_not_compared(snapshots: int, following: str, *, is_certain: bool = True) 
 
 
 def of_unlocated(unlocated: Mapping[str, str], *, remote: bool = True) -> Iterator[str]:
-    """Yield a line about partitions with an unknown log start offset, with the options that provide the offset.
+    """Yield one line about the partitions with an unknown log start offset. It names options that provide the offset.
 
     Args:
-        unlocated: reason by partition; if it is empty, yield nothing.
-        remote: name the option --remote too. False if remote storage cannot provide the offset.
+        unlocated: the reason by partition; if it is empty, yield nothing.
+        remote: whether the line names --remote besides --log-start, because the offset may be found there.
     """
     if not unlocated:
         return
@@ -220,7 +220,7 @@ def with_remote() -> str:
 
 
 def of_unknown_beginnings(beginnings: Beginnings) -> Iterator[str]:
-    """Yield the reason why the start of each log in `beginnings` is unknown, and the next step."""
+    """Yield a line for each log with an unknown start, with the reason. The last line has the next step."""
     from tiersnap.snapshot.replay.remote_listing import ELSEWHERE
 
     yield from of_unlocated(beginnings.unlocated, remote=beginnings.find is None)

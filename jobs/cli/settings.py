@@ -23,7 +23,7 @@ import click
 from tiersnap.jobs.cli.option_types import OnceOption
 from tiersnap.snapshot.errors import UsageError
 
-# Options that a settings file may not set: options that change data, and options that make sense for one call only.
+# Options that a settings file may not set: options that change data, and options for a single call of a command.
 NOT_SETTINGS = frozenset({"apply", "replace", "above-newest", "now", "print-submit", "help", "version", "config"})
 _MOST_BITS = 64
 
@@ -44,7 +44,7 @@ def commands_of(ctx: click.Context, group: click.Group) -> dict[str, click.Comma
 
 
 def leaves(ctx: click.Context, name: str, command: click.Command) -> dict[str, click.Command]:
-    """Return the command by name; for a group, return its commands by name."""
+    """Return a dict with the command under its name; for a group, return its subcommands by name."""
     if not isinstance(command, click.Group):
         return {name: command}
     return {f"{name} {word}": each for word, each in commands_of(ctx, command).items()}
@@ -64,7 +64,7 @@ def _said_once(command: click.Command) -> set[str]:
 
 
 def long_options(command: click.Command) -> dict[str, click.Option]:
-    """Return the options that have a long name, by long name without dashes."""
+    """Return the options by long name, without its dashes. Options that have only a short name are left out."""
     found = {}
     for param in command.params:
         name = _long_name(param)
@@ -74,7 +74,7 @@ def long_options(command: click.Command) -> dict[str, click.Option]:
 
 
 def _long_name(param: click.Parameter) -> str:
-    """Return the first long name without dashes; "" if the parameter has no long name."""
+    """Return the parameter's first long name, without its dashes; "" if the parameter has no long name."""
     for name in param.opts:
         if name.startswith("--"):
             return name.removeprefix("--")
@@ -82,7 +82,7 @@ def _long_name(param: click.Parameter) -> str:
 
 
 def _reason(error: Exception) -> str:
-    """Return the reason for a parse error, without text of the file, which may contain secrets. PyYAML quotes it."""
+    """Return the reason for a parse error. The file may contain secrets, and PyYAML's own message would quote them."""
     import yaml
 
     if isinstance(error, (yaml.scanner.ScannerError, yaml.parser.ParserError)):
@@ -95,7 +95,7 @@ def _reason(error: Exception) -> str:
 
 
 def read(path: Path, commands: Mapping[str, click.Command]) -> dict[str, Any]:
-    """Return the settings of a file as a click default_map: values by command and parameter name, groups nested.
+    """Return the settings of a file as a click default_map: `{"run": {"remote": …}, "maintain": {"tables": {…}}}`.
 
     Args:
         path: the settings file.

@@ -56,8 +56,8 @@ def situation_options(
     Args:
         remote_help: help of --remote.
         cluster_help: help of --bootstrap-server; None if the command uses no cluster.
-        option: creates --remote and --bootstrap-server.
-        is_told: print each found fact on stderr. If False, the command prints the facts.
+        option: the function that makes --remote and --bootstrap-server, `click.option` or `once`.
+        is_told: print each found fact on stderr. False if the body of the command prints the facts.
     """
 
     def make(

@@ -70,11 +70,11 @@ class _Json(logging.Formatter):
 
 
 class _Handler(logging.StreamHandler):  # type: ignore[type-arg]
-    """The log handler of tiersnap. A later command of the same process replaces only handlers of this class."""
+    """The log handler of tiersnap. If a process runs several commands, each replaces only this handler."""
 
 
 def configure(level: str, log_format: LogFormat) -> None:
-    """Log to stderr the records of `level` and above; `level` is a name such as `info`."""
+    """Log to stderr. Drop log records below `level`, a name such as `info`."""
     root = logging.getLogger()
     for handler in tuple(root.handlers):
         if isinstance(handler, _Handler):
@@ -100,10 +100,10 @@ def mask_tracebacks() -> None:
 def guarded(command: Callable[[], int]) -> int:
     """Run `command` and return its exit code. If the reader of stdout ended, return BROKEN_PIPE.
 
-    If another write to stdout fails, print the error and return its code.
+    If a write to stdout fails for another reason, such as a full disk, print the error and return its exit code.
 
     Raises:
-        OSError: the error does not come from stdout.
+        OSError: `command` raised it, and it does not come from stdout.
     """
     if sys.stdout is None:  # closed by the parent process
         sys.stdout = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115
@@ -128,7 +128,7 @@ def guarded(command: Callable[[], int]) -> int:
 
 
 def _is_of_stdout(error: OSError) -> bool:
-    """Return whether the error comes from stdout: write one more line, and compare its error."""
+    """Return whether the error comes from stdout. Write one more line, and compare the error of that write."""
     # The buffer may have dropped the refused text, so flushing the old text proves nothing.
     try:
         sys.stdout.write("\n")

@@ -1,8 +1,10 @@
 """Format rows as text. In a pipe each row is one line, for grep and awk. On a terminal a table fits the width.
 
-On a terminal, wide cells are wrapped between words, never inside a value. A column of sentences that would become
-narrower than 24 columns moves below its row. If the rest is still too wide, the last columns move below the row too.
-Neighbouring rows with equal values share the lines below the row. A command is never wrapped, so that it can be pasted.
+On a terminal, wide cells are wrapped between words. If sentences would become narrower than 24 characters, the widest
+column of sentences is printed below its rows. If the other columns are still too wide, the last of them are printed
+below the rows too.
+If neighbouring rows have equal texts below them, the text is printed once. A command is never wrapped, so that users
+can paste it.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from dataclasses import dataclass
 from itertools import pairwise, zip_longest
 from typing import TypeVar
 
-_HEADING, _SENTENCE = 9, 24  # least widths of a heading and of a sentence
+_HEADING, _SENTENCE = 9, 24  # least widths of a heading and of a sentence, in characters
 Cells = Sequence[Sequence[str]]
 T = TypeVar("T")
 
@@ -22,9 +24,9 @@ T = TypeVar("T")
 class _Column:
     """The widths of a column."""
 
-    full: int  # without wrapping
-    wide: int  # sentences wrapped at 24 columns
-    least: int  # everything wrapped between words
+    full: int  # if nothing is wrapped
+    wide: int  # if only sentences are wrapped, at 24 characters
+    least: int  # if every text is wrapped between words
 
     @staticmethod
     def of(texts: Sequence[str]) -> _Column:
@@ -43,7 +45,7 @@ def lines_of_table(cells: Cells, is_right: Sequence[bool], width: int | None) ->
     Args:
         cells: texts of the headings, and of each row.
         is_right: True for each right-aligned column.
-        width: columns of the terminal; None wraps nothing.
+        width: characters per line of the terminal; None wraps nothing.
     """
     columns = list(map(_Column.of, zip(*cells, strict=True)))
     kept = list(range(len(columns)))
@@ -65,13 +67,13 @@ def _picked(found: Sequence[T], places: Iterable[int]) -> list[T]:
 
 
 def folded(text: str, width: int | None, first: str = "", others: str = "") -> list[str]:
-    """Return the lines of a sentence, wrapped at `width` columns including the indent.
+    """Return the lines of a sentence, wrapped at `width` characters including the indent.
 
     A sentence with a tiersnap command stays on one line, and so does every sentence if `width` is None.
 
     Args:
         text: the sentence.
-        width: columns of the terminal.
+        width: characters per line of the terminal.
         first: indent of the first line.
         others: indent of the other lines.
     """
@@ -85,9 +87,9 @@ def _named_values(headings: Sequence[str], row: Sequence[str], columns: Iterable
 
 
 def _taken_out(columns: Sequence[_Column], kept: list[int], width: int) -> Iterator[int]:
-    """Yield the columns to print below the rows, and remove them from `kept`, until the kept columns fit `width`.
+    """Yield the numbers of the columns to print below the rows, until the columns in `kept` fit `width`.
 
-    The first column always stays.
+    Each yielded number is removed from `kept`. The first column always stays.
     """
     while len(kept) > 1:
         wide, least = _totals(_picked(columns, kept))
@@ -102,12 +104,12 @@ def _taken_out(columns: Sequence[_Column], kept: list[int], width: int) -> Itera
 
 
 def _totals(columns: Sequence[_Column]) -> tuple[int, int]:
-    """Return two widths of a row: with columns of width `wide`, and with columns of width `least`."""
+    """Return the width of a row with columns of width `wide`, and its width with columns of width `least`."""
     return _total([each.wide for each in columns]), _total([each.least for each in columns])
 
 
 def _widths(columns: Sequence[_Column], width: int | None) -> list[int]:
-    """Return the widths of the columns, narrowed to fit `width`: first the sentences, then the headings."""
+    """Return the widths of the columns, narrowed to fit `width`. Sentences are narrowed first, then other columns."""
     widths = [each.full for each in columns]
     if width is not None:
         _narrow(widths, [each.wide for each in columns], width)
@@ -116,7 +118,7 @@ def _widths(columns: Sequence[_Column], width: int | None) -> list[int]:
 
 
 def _narrow(widths: list[int], least: Sequence[int], width: int) -> None:
-    """Narrow the widest columns in place, down to their `least`, until the row fits `width` if it can."""
+    """Narrow the widest columns in place until the row fits `width`, or until every column has its width in `least`."""
     while _total(widths) > width:
         widest = max(range(len(widths)), key=lambda each: (widths[each] > least[each], widths[each]))
         if widths[widest] <= least[widest]:

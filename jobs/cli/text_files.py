@@ -41,7 +41,7 @@ def read_properties(path: Path) -> dict[str, str]:
 
     Raises:
         SourceNotFoundError: the file does not exist, or cannot be read.
-        UsageError: the file is not UTF-8, a line has no `=`, or only Kafka's Java clients have such a property.
+        UsageError: the file is not UTF-8, a line has no `=`, or librdkafka lacks the property (_JAVA_NAMES).
     """
     properties: dict[str, str] = {}
     for number, line in _numbered_lines(path, "--command-config"):
@@ -64,7 +64,7 @@ def read_topic_ids(path: Path | None) -> dict[str, str]:
     """Return topic ids by topic, from the `topic id` lines of a file. `#` begins a comment.
 
     Args:
-        path: None for no file and no topic ids.
+        path: the file; None returns an empty dict.
 
     Raises:
         SourceNotFoundError: the file does not exist, or cannot be read.
@@ -98,12 +98,12 @@ def read_topic_ids(path: Path | None) -> dict[str, str]:
 def unknown_topics(
     topic_ids: Mapping[str, str], found: Collection[str], wanted: re.Pattern[str] | None
 ) -> tuple[str, ...]:
-    """Return the topics of --topic-ids that no log directory has; their names may be misspelt.
+    """Return the topics of --topic-ids that are in no log directory. The user may have misspelt their names.
 
     Args:
         topic_ids: topic ids by topic.
         found: topics of the log directories.
-        wanted: --topic; topics that do not match are left out.
+        wanted: pattern of --topic; topics that do not match it are left out.
     """
     from tiersnap.snapshot.log.selection import matches_topic
 

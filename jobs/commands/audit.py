@@ -114,7 +114,7 @@ _SAID: dict[AuditKind, str] = {
 
 
 def _paragraph(row: AuditFinding) -> Paragraph:
-    """Return a finding as text, with the file and position of its batch."""
+    """Return a finding as text, with the file of its batch and the position in the file."""
     found = row.finding
     heading = f"{found.harm} {found.kind} {found.topic}-{found.partition}"
     if found.producer_id is not None:
@@ -181,11 +181,12 @@ def audit(
     tiersnap audit --source /var/lib/kafka/data
     tiersnap audit --source /var/lib/kafka/data --topic orders --to page
 
-    Each finding has the offsets of the two batches, the number of the rule, and a judgement. The judgement separates
-    lost records from a producer that a broker only dropped after retention or expiration.
+    Each finding has the offsets of the two batches, the number of the rule, and a judgement. The judgement shows
+    whether records were lost, or whether a broker only dropped an old producer after retention or expiration.
 
-    The exit code is 5 if records are lost or duplicated, if a fenced producer or coordinator wrote, if a transaction
-    contains records outside it, or if a log is damaged. Records after the damage are not audited.
+    The exit code is 5 if records are lost or duplicated, if a fenced producer or coordinator wrote, if a producer with
+    an open transaction wrote non-transactional records, or if a log is damaged. Records after the damage are not
+    audited.
     """
     from tiersnap.jobs.pipeline.audit.job import AuditSettings
     from tiersnap.jobs.pipeline.audit.job import audit as audit_headers

@@ -60,7 +60,7 @@ def _settings(ctx: click.Context, name: str, of: click.Command) -> Iterator[Sett
     *groups, word = name.split()
     for each in groups:
         root = click.Context(click.Group(each), parent=root, info_name=each)
-    # Resilient parsing reads values, but ignores required options and callbacks.
+    # With resilient parsing, click reads the values, but requires no option and calls no callback.
     with of.make_context(word, [], parent=root, resilient_parsing=True) as own:
         for setting, option in options_of(of).items():
             parameter = str(option.name)

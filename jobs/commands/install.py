@@ -92,7 +92,7 @@ def install(
     Prints the plan; --apply writes the files. The rules of `repair` apply. In addition, a stored snapshot must be named
     in the manifest of the run, have the topic id of this host, and agree with the log.
 
-    You can repeat the command: existing right files are kept. If the command is killed, it leaves only complete files.
+    You can repeat the command: it keeps files that are right. If the command is killed, it leaves only complete files.
     """
     from tiersnap.remote_storage.restore.install import Installation
     from tiersnap.remote_storage.stores.open_store import open_store
@@ -128,7 +128,7 @@ def _rows(job: Installation, *, apply: bool) -> Iterator[InstalledSnapshot]:
 
 
 def _lines(job: Installation, place: Place, *, apply: bool) -> Iterator[str]:
-    """Yield the counts, and a message with the next step for each other outcome."""
+    """Yield the counts of written and kept snapshots. Then yield a message, with the next step, per other outcome."""
     outcomes = job.outcomes
     count, kept = outcomes[InstallOutcome.WRITE] + outcomes[InstallOutcome.REPLACE], outcomes[InstallOutcome.KEEP]
     if apply:

@@ -130,8 +130,9 @@ def remove_orphans(
     cluster.json must name this cluster. __remote_log_metadata must have no record of the segment, or a record that the
     segment was deleted. Segments that are published or may still be published are kept.
 
-    A log is removed only after the published segments with its offsets were read completely. If that fails, the row has
-    the reason and the next command. Objects that are too young are counted, with the time when they may be removed.
+    A segment's log is removed only after other, published segments with the same offsets were read completely. If that
+    fails, the row has the reason and the next command. Objects that are too young are counted, with the time when they
+    may be removed.
 
     A broker's failed attempt has only a COPY_SEGMENT_STARTED record. It is removed under two conditions: the same
     broker started a later attempt, and published segments contain the same offsets and were read completely.

@@ -131,22 +131,22 @@ def mend(
     2. --from: a backup, or a wrong prefix or layout of an earlier upload. The segment is read completely and compared
     first. An encrypted segment is refused.
 
-    3. The segment's other objects, or the log of another copy of the segment, complete or not. The producer state at
-    the first offset comes from remote storage.
+    3. The segment's other objects, or the log of another copy of the segment, even of an incomplete copy. The producer
+    state at the first offset comes from remote storage.
 
     A log whose batches differ from remote storage is refused, for example a diverged clone. The new object gets the key
     that brokers request, under the same segment id. No record changes, no object is overwritten, and --from is not
     changed. Brokers read the object without a restart.
 
     Wrong segments: a segment is replaced if --depth finds it wrong, or if its missing object cannot match its other
-    objects. The replacement has a new segment id and comes from the same sources. It is uploaded as by `tier` and
-    published as by `publish`, even while copying is enabled. After each record, brokers can read every offset that they
-    could read before.
+    objects. The replacement has a new segment id and comes from the same sources. The command uploads it as `tier`
+    does, and publishes it as `publish` does, but copying stays enabled. After each record, brokers can read every
+    offset that they could read before.
 
     The wrong segment remains in the records, so it counts for retention.bytes, and verify still reports it.
-    --delete-bad deletes the segment, its record and its objects. It also deletes the unread copy of a segment that was
-    copied twice. Before that, it verifies the whole partition at --depth full, and deletes only if the segments that
-    brokers read instead are right.
+    --delete-bad deletes the segment, its record and its objects. If a segment was copied twice, it also deletes the
+    copy that brokers do not read. It first verifies the whole partition at --depth full. It deletes nothing if the
+    segments that brokers read instead are wrong.
 
     A segment that cannot be repaired is refused by name (exit code 4). As in `tiersnap publish`, the command needs a
     proof that brokers read --remote. It never writes plain text to a partition with encrypted segments.

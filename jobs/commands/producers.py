@@ -15,7 +15,7 @@ from tiersnap.snapshot.exactly_once.transactions.kafka_table import DESCRIBE_PRO
 from tiersnap.snapshot.exactly_once.transactions.kinds import ListedProducer
 from tiersnap.snapshot.units import count_of, format_duration
 
-# A settings file may not set it, like --now of other commands.
+# As for --now of other commands, a settings file may not set this option.
 as_of_option = click.option(
     "--now",
     "--as-of",
@@ -43,14 +43,14 @@ def producers(
     check_crc: bool,
     log_starts: opt.LogStarts,
 ) -> int:
-    """List the producers of the partitions in LOGDIR, as describe-producers of the leader would.
+    """List the producers of the partitions in LOGDIR, as describe-producers lists the leader's producers.
 
     tiersnap producers /var/lib/kafka/data --partition orders-0
 
     The command replays each partition to its end. It needs no running broker and no Java. Reading is safe while the
     broker runs. Producers older than --producer-expiration are left out, and counted on stderr.
 
-    The exit code is 5 if a file is damaged, 6 if a file may not be read, 4 if a log start offset is unknown.
+    The exit code is 5 if a file is damaged, 6 if this user may not read a file, 4 if a log start offset is unknown.
     """
     from tiersnap.snapshot.exactly_once.transactions.producers import (
         ProducerListing,

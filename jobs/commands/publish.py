@@ -96,7 +96,7 @@ def publish(
 
     If published copies of a segment have lost objects, and none of these copies is complete, a complete copy is
     published in their place. Offsets that remain unreadable are listed (exit code 5). A segment that would hide
-    readable offsets is held back.
+    readable offsets is not published.
 
     Copying: consumers read published segments immediately. A running copy task does not notice them, and would upload
     them again. Therefore the command pauses copying with remote.log.copy.disable for about three seconds, one topic
@@ -107,9 +107,9 @@ def publish(
     published.
 
     Proof: the command publishes only with a proof that brokers read --remote. Either the settings of the broker on this
-    host name it, or --prove lets brokers read a record back. Segments in --remote prove nothing, because a replica of
-    the bucket contains them as well. Without a proof, or with a contradiction, nothing is published, and the exit code
-    is 4.
+    host name --remote, or --prove lets brokers read a record back from it. Segments in --remote prove nothing, because
+    a replica of the bucket contains them as well. Without a proof, or with a contradiction, nothing is published, and
+    the exit code is 4.
     """
     from tiersnap.remote_storage.publish.publish import Publish
     from tiersnap.remote_storage.remote_log.finished import finished_segments

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from tiersnap.snapshot.repair.log_dirs import HostRepair
     from tiersnap.snapshot.repair.partition import OpenFiles
 
-# Actions without a next step, and the reasons. They are reported so that the counts add up to the rows.
+# Actions without a next step, and their reasons. `repair` prints them, so that its counts add up to the number of rows.
 _LEFT_ALONE = {
     "STRAY": "no segment begins at their offsets, and the broker deletes them at its next start",
     "NEVER_TIERED": "their topics are compacted or internal, and brokers do not tier such topics",
@@ -59,7 +59,7 @@ class RepairedSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class RepairedFile:
-    """A damaged or missing index, leader-epoch-checkpoint or partition.metadata of `repair`."""
+    """A damaged or missing index, leader-epoch-checkpoint or partition.metadata that `repair` writes or reports."""
 
     log_dir: str
     partition: str
@@ -127,11 +127,11 @@ def repair(
     If a log begins in remote storage, give --remote: it provides the producer state at the first local segment. Without
     --remote, snapshots of such a log are neither verified nor written.
 
-    You can repeat the command: existing right files are kept. If the command is killed, it leaves only complete files.
+    You can repeat the command: it keeps files that are right. If the command is killed, it leaves only complete files.
 
     The command also repairs other files after a power loss. The topic id in partition.metadata comes from --topic-ids,
-    from --bootstrap-server or from __cluster_metadata in LOGDIR. Leader epochs and indexes come from the batches. An
-    empty or missing file is written. A wrong file is replaced only with --replace.
+    from --bootstrap-server or from __cluster_metadata in LOGDIR. Leader epochs and indexes come from the batches. The
+    command writes such a file if it is missing or empty. It replaces a wrong file only with --replace.
     """
     from tiersnap.jobs.cli.text_files import read_topic_ids
     from tiersnap.jobs.situation.known_topic_ids import KnownTopicIds
@@ -262,7 +262,7 @@ def _unwritten(repair: HostRepair, *, in_place: bool) -> Iterator[str]:
 
 
 def _room(needed: int, log_dir: Path) -> Iterator[str]:
-    """Yield the needed and the free bytes. If the free bytes do not suffice, yield ways to free more."""
+    """Yield a message with the needed and the free bytes. If too few bytes are free, yield ways to free more."""
     from tiersnap.snapshot.log.disk import deleted_bytes, disk_of, says_space, ways_to_free
 
     yield says_space(needed, log_dir)

@@ -201,7 +201,7 @@ def _tell_target(output: Output, target: Target, topic: str, *, topic_is_checked
 
 
 def _show_plans(output: Output, plans: Sequence[RestorePlan], *, segments: bool) -> None:
-    """Print a row for each planned partition, or with `segments` for each segment, and the notes."""
+    """Print the plans and their notes. A plan is one row, or with `segments` one row per segment."""
     _rows(output, [(plan, None) for plan in plans], segments=segments)
     for plan in plans:
         _tell_plan(output, plan)
@@ -210,7 +210,7 @@ def _show_plans(output: Output, plans: Sequence[RestorePlan], *, segments: bool)
 
 
 def _show_restored(output: Output, restored: Restored, *, segments: bool) -> None:
-    """Print the restored partitions and the failure. If no partition was restored, raise the failure."""
+    """Print the restored partitions. If a failure ended the command, print it, or raise it if nothing was restored."""
     for left in restored.left:
         output.warn(
             f"{left} is incomplete, and no broker starts while it exists: run restore again to finish it, or delete it"

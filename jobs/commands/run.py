@@ -240,8 +240,8 @@ def run(
     and publishes them. From then on brokers read the segments, and local retention deletes their files. Without a
     cluster, `tiersnap publish` publishes the segments later.
 
-    If a broker runs on this host with a --source as log directory, and its configuration names another bucket, prefix,
-    directory or layout than --remote, nothing is written, and the exit code is 4.
+    If a running broker on this host uses a --source, and its configuration names another bucket, prefix, directory or
+    layout than --remote, nothing is written, and the exit code is 4.
     """
     if print_submit:
         from tiersnap.jobs import run as submitted
@@ -325,7 +325,7 @@ def show(output: Output, outcome: RunOutcome, settings: RunSettings, report: Pat
 
 
 def _tell_uploaded(output: Output, outcome: RunOutcome, *, is_done: bool) -> None:
-    """Print the number of finished copies, or that a run with uploads wrote nothing."""
+    """Print the number of segments that the run finished without sending bytes. If it wrote nothing, print that."""
     if outcome.copies_finished:
         tell_finished_copies(output, outcome.copies_finished)
     elif outcome.did_nothing:
@@ -349,7 +349,7 @@ def _summary(outcome: RunOutcome, run_id: str, report: Path) -> RunSummary:
 
 
 def _next_of(outcome: RunOutcome, settings: RunSettings, place: Place) -> str:
-    """Return the last line of a run without uploads, with the next command."""
+    """Return the last line that a run without uploads prints. It names the next command, if one is needed."""
     can_tier = may_be_tiered(outcome.verdicts, settings.replay)
     may_upload = any((can_tier, outcome.has_leftovers, outcome.error_count))
     if not may_upload and not outcome.has_rows:

@@ -51,7 +51,7 @@ def runbook(output: Output, words: tuple[str, ...]) -> None:
 
 
 def _of_error(word: str) -> tuple[RunbookEntry, ...]:
-    """Return the exit code's entry, if `word` begins with the name of a tiersnap error, as `NoSpaceError: …`."""
+    """Return the entry for the exit code of an error that `word` names, as in `NoSpaceError: …`; else ()."""
     import_module("tiersnap.remote_storage.errors")
     kind = error_named(re.split(r"[:\s]", word, maxsplit=1)[0].rpartition(".")[2])
     if kind is None:
@@ -60,7 +60,7 @@ def _of_error(word: str) -> tuple[RunbookEntry, ...]:
 
 
 def _of_failure(word: str) -> tuple[RunbookEntry, ...]:
-    """Return an entry for an error text of Spark, Delta Lake, Hadoop or a storage server, if it is a known one."""
+    """Return an entry for a known error text of Spark, Delta Lake, Hadoop or a storage server; () for other texts."""
     from tiersnap.snapshot.tables.reader_errors import of_words
 
     error = of_words("this text", word)

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from tiersnap.snapshot.metrics.of_run import ScanMetrics
     from tiersnap.snapshot.report.of_scan import ScanPage
 
-# The verdicts whose next step `_steps_of_verdicts` prints. `_of_snapshots` prints the steps for missing and wrong ones.
+# Verdicts with a next step from `_steps_of_verdicts`. The steps for missing and wrong snapshots are in `_of_snapshots`.
 _CAUSES = (
     *("CORRUPT_SEGMENT", "UNREADABLE_SEGMENT", "UNVERIFIED_SNAPSHOT", "MISSING_INDEX", "TOPIC_ID_UNKNOWN"),
     *("INDEX_DAMAGED", "ABOVE_LSO"),
@@ -132,18 +132,18 @@ def scan(
 
     On the host of a running broker the command finds LOGDIR, the remote location and the cluster.
 
-    LOGDIR is an entry of the broker's log.dirs: a path, or a file:, s3: or hdfs: URI. To give several, separate them
-    with blanks or commas, or use a glob. Reading is safe while the broker runs.
+    LOGDIR is an entry of the broker's log.dirs: a path, or a file:, s3: or hdfs: URI. To give several entries, separate
+    them with blanks or commas, or use a glob. Reading is safe while the broker runs.
 
     The cluster's records name the tiered segments. The remote location shows which of them are complete. Without a
-    cluster and a remote location, replicas of __remote_log_metadata in LOGDIR prove only some segments.
+    cluster and a remote location, replicas of __remote_log_metadata in LOGDIR show only some of the tiered segments.
 
     With a remote location the command also reports replicas that lost active producers, and the errors that these
     producers would get from such a replica as leader. A broker loses producers if it rebuilds a replica from remote
     storage.
 
-    The exit code is 5 if a file is damaged, and 6 if a file may not be read. It is 4 if a segment waits for a snapshot,
-    an index, leader epochs or a topic id, or if a replica lost producers. Otherwise it is 0.
+    The exit code is 5 if a file is damaged, and 6 if this user may not read a file. It is 4 if a segment waits for a
+    snapshot, an index, leader epochs or a topic id, or if a replica lost producers. Otherwise it is 0.
     """
     from tiersnap.snapshot.gate.exit_code import exit_code_of
     from tiersnap.snapshot.host.scanned import Scanner, ScanTotals
@@ -166,7 +166,7 @@ def scan(
     findings = list(findings_of(opened))
     for _, finding in stray_partitions(opened):
         findings.append(finding)
-    errors = scanner.errors  # the scanner adds errors
+    errors = scanner.errors  # the scanner adds to this list during the scan
     errors.extend(unanswered)
     totals = ScanTotals(findings, errors, was_asked=tasks is not None)
     page, metrics = _page(report), _metrics(sinks)
@@ -303,7 +303,7 @@ def _next_steps(totals: ScanTotals, place: Place, *, has_remote: bool) -> Iterat
 
 def _of_problems(totals: ScanTotals, place: Place) -> Iterator[str]:
     """Yield the next step for each verdict, then for each kind of finding. Each distinct step occurs once."""
-    steps: dict[str, str] = {}  # by step, the first problem that the step clears
+    steps: dict[str, str] = {}  # maps each step to the first problem that it clears
     for step, problem in chain(_steps_of_verdicts(totals, place), _steps_of_findings(totals, place)):
         steps.setdefault(step, problem)
     yield from (f"next for {problem}: {step}" for step, problem in steps.items())
@@ -339,7 +339,7 @@ def _damaged_log(findings: Iterable[Finding]) -> str:
 
 
 def _steps_of_findings(totals: ScanTotals, place: Place) -> Iterator[tuple[str, str]]:
-    """Yield pairs of next step and kind of finding, without deleted files, which `Output.rows` reports."""
+    """Yield pairs of next step and kind of finding. Leave out deleted files, whose step `Output.rows` prints."""
     from tiersnap.snapshot.log.findings import FindingKind
 
     has_wrong_snapshots = any(totals.wanted[each] for each in _WRONG)

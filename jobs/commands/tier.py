@@ -93,7 +93,7 @@ class HostRequest(UploadOptions):
 
     @cached_property
     def tierer(self) -> Tierer:
-        """Return the Tierer of this run. The claims of this run have its run id."""
+        """Return the Tierer of this command. It has a new run id, which the command writes to its claims."""
         from tiersnap.remote_storage.upload.tier_job import Tierer
         from tiersnap.snapshot.report.run_info import new_run_id
 
@@ -326,7 +326,7 @@ def _publish(teller: TellBrokers, done: HostOutcome) -> Published:
 
 
 def _uploaded_ids(done: HostOutcome) -> set[str]:
-    # A finished copy of another attempt has 0 bytes in this run: its objects were not read.
+    # If another attempt had uploaded the segment, this run read none of its objects, and the event has 0 bytes.
     return {event.segment_id for event in done.copied if event.segment_id and event.object_bytes}
 
 

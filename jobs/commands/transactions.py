@@ -84,7 +84,7 @@ class ListedTransaction:
 
     @property
     def transaction_start_timestamp(self) -> int | None:
-        """Return the start of the transaction in epoch ms; None without a transaction."""
+        """Return the start of the transaction in epoch ms; None if the transactional id has no transaction."""
         start = self.known.value.start_timestamp
         return start if start >= 0 else None
 
@@ -172,7 +172,7 @@ def transactions(
     check_crc: bool,
     log_starts: opt.LogStarts,
 ) -> int:
-    """List, describe or find hanging transactions."""
+    """List transactions, describe a transaction, or find hanging transactions."""
     if (transactional_id is not None) != (question == DESCRIBE):
         raise UsageError(
             "describe needs --transactional-id, and nothing else takes it",
@@ -213,7 +213,7 @@ def transactions(
 
 
 def _refuse_selection() -> None:
-    """Raise UsageError if the command line has --topic or --partition, as kafka-transactions.sh does."""
+    """Raise UsageError if the command line has --topic or --partition, because `describe` takes neither."""
     ctx = click.get_current_context()
     for name, option in (("topic", "--topic"), ("partitions", "--partition")):
         if opt.is_typed(ctx, name):
@@ -223,7 +223,7 @@ def _refuse_selection() -> None:
 
 
 def _opened(judged: JudgedTransaction, as_of: int) -> ListedOpenTransaction:
-    """Return the row of an open transaction. If it does not hang, the commands that abort it are None."""
+    """Return the row of an open transaction. If the transaction does not hang, its abort commands are None."""
     from tiersnap.snapshot.exactly_once.transactions.hanging import abort_step
     from tiersnap.snapshot.gate.kafka_tools import terminate_transaction
 

@@ -98,21 +98,21 @@ def unblock(
     The objects of a broker's failed attempt are published only if all of them equal the log in LOGDIR. Otherwise the
     segment is uploaded again.
 
-    Hung copies: a copy is hung if the broker started it and it does not end (--hung-after). The command then only
-    disables and enables copying, so that the broker starts the copy again.
+    Hung copies: a copy is hung if the broker started it and it does not end (--hung-after). The command then disables
+    copying and enables it again, so that the broker starts the copy again.
 
     Proof: the command writes only with a proof that brokers read --remote. Either the settings of the broker on this
-    host name it, or --prove lets brokers read a record back. Without a proof, or with a contradiction, nothing is
-    written, and the exit code is 4.
+    host name --remote, or --prove lets brokers read a record back from it. Without a proof, or with a contradiction,
+    nothing is written, and the exit code is 4.
 
     Configs: copying is disabled for about three seconds. During this time retention and local retention of the topic
     are unlimited, because with limited retention the broker would delete remote segments too. The topic's configs are
     first saved in remote storage. If the command is killed, the same command restores them and finishes. It does not
     restore configs that an operator has changed meanwhile.
 
-    If a broker refuses to restore the configs, the command enables only copying, prints a line of kafka-configs for the
-    rest, and exits with code 4. Two runs on the same topic wait for each other. If an operator had disabled copying, it
-    stays disabled.
+    If a broker refuses to restore the configs, the command enables copying, prints a kafka-configs line for the other
+    configs, and exits with code 4. Two runs on the same topic wait for each other. If an operator had disabled copying,
+    it stays disabled.
 
     If the cluster refuses to disable copying (ZooKeeper mode, Kafka before 3.9), the segments are tiered and published,
     but the copy task continues only after a restart of the leader.
@@ -174,7 +174,7 @@ def _summary(done: Unblocked, request: HostRequest) -> UnblockSummary:
 
 
 def _tell_freed(output: Output, done: Unblocked, rows: Iterable[FreedPartition], *, apply: bool) -> None:
-    """Print the next steps. Without `apply`, print the segments that --apply would upload too."""
+    """Print the next steps. If `apply` is False, print the number of segments that --apply would upload, too."""
     from tiersnap.snapshot.replay.remote_listing import Encryption
 
     tell_mended(output, done.tiered.counts.snapshots_mended)

@@ -1,7 +1,7 @@
 """moto's S3 server on the loopback address, in a child process, for the demo and for tests.
 
-`python -m tiersnap.jobs.demo.embedded_s3 --port N` is the child process. moto needs a module `crc32c` for CRC-32C
-checksums, and would return CRC32 without it. The child process provides that module from google_crc32c.
+`python -m tiersnap.jobs.demo.embedded_s3 --port N` is the child process. If moto finds no module `crc32c`, it returns
+CRC32 instead of CRC-32C checksums. The child process provides that module from google_crc32c.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tiersnap.snapshot.installed import with_extra
 
 _log = logging.getLogger(__name__)
 
-# moto accepts any credentials. They are environment variables, because Spark executors read credentials there.
+# moto accepts any credentials. They are environment variables, because Spark executors read credentials from these.
 ENVIRONMENT = {
     "AWS_ACCESS_KEY_ID": "tiersnap",
     "AWS_SECRET_ACCESS_KEY": "tiersnap",
@@ -38,7 +38,9 @@ _START_SECONDS = 60
 
 @contextlib.contextmanager
 def embedded_s3() -> Iterator[str]:
-    """Start a server, set the environment of its clients, and yield its URL. Stop the server at the end.
+    """Start a server and yield its URL. When the `with` block ends, stop the server.
+
+    Within the block, environment variables of this process have the credentials and the region for clients.
 
     Raises:
         MissingExtraError: the server process ends, for example because moto is not installed.

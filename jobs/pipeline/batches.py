@@ -1,4 +1,4 @@
-"""The table `record_batches`: the segments that it lacks, their decoding, and its stale rows."""
+"""The table `record_batches`: finds the segments that the table lacks, decodes them, and finds stale rows."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def known_segments(record_batches: DataFrame) -> DataFrame:
 
     Returns:
         SEGMENT_KEY; `known`: topic id, size and time of the decoded file; `known_run`: the run that decoded it;
-        `known_end`: the file position (bytes, exclusive) of the last row's end.
+        `known_end`: the position in the file (bytes) where the last decoded batch ends.
     """
     end = F.col("position") + F.lit(LOG_OVERHEAD) + F.col("batch_length")
     rows = record_batches.select(*SEGMENT_OF_BATCH, *_IDENTITY, "run", end.alias("end"))
@@ -43,10 +43,10 @@ def known_segments(record_batches: DataFrame) -> DataFrame:
 
 
 def wanted_segments(listed: DataFrame, known: DataFrame) -> DataFrame:
-    """Return WANTED rows of the listed segments that are new, changed, or without rows in the table.
+    """Return the listed segments that are new, have changed, or have no rows in the table (schema WANTED).
 
     Args:
-        listed: LISTED rows.
+        listed: the listed partitions (schema LISTED).
         known: rows of `known_segments`.
     """
     is_known = (
@@ -61,11 +61,12 @@ def wanted_segments(listed: DataFrame, known: DataFrame) -> DataFrame:
 def stale_segments(listed: DataFrame, known: DataFrame) -> DataFrame:
     """Return SEGMENT_KEY of decoded segments whose batches are no longer in the log.
 
-    The broker truncated the log, the log cleaner merged segments, or the topic was created again. Segments below the
-    first listed one are not stale: retention deleted them. Partitions with findings in their folder are skipped.
+    A segment becomes stale if the broker truncates the log, if the log cleaner merges segments, or if the topic is
+    created again. Segments below the first listed segment are not returned, because retention deleted them.
+    Partitions with findings in their folder are skipped.
 
     Args:
-        listed: LISTED rows.
+        listed: the listed partitions (schema LISTED).
         known: rows of `known_segments`.
     """
     sound = listed.where("size(findings) = 0 and size(segments) > 0").select(
@@ -81,13 +82,13 @@ def stale_segments(listed: DataFrame, known: DataFrame) -> DataFrame:
 
 
 def every_segment(listed: DataFrame) -> DataFrame:
-    """Return WANTED rows of all listed segments, except empty files."""
+    """Return all listed segments as segments to decode (schema WANTED). Leave out empty files."""
     segments = listed_segments(listed).where("size_bytes > 0").withColumn("not_read", F.lit(None).cast("string"))
     return segments.select(*WANTED.names)
 
 
 def cut_segments(known: DataFrame) -> DataFrame:
-    """Return the rows of `known_segments` that end before the end of their file.
+    """Return the rows of `known_segments` whose last decoded batch ends before the end of the file.
 
     The last segment of each partition is skipped: the broker may have been writing to it.
     """
@@ -97,12 +98,12 @@ def cut_segments(known: DataFrame) -> DataFrame:
 
 
 def unread_segments(segments: DataFrame, known: DataFrame) -> DataFrame:
-    """Return the WANTED rows of segments whose decoded rows end before the end of the file.
+    """Return the rows of `segments` whose last decoded batch ends before the end of the file.
 
     The rest of the file is damaged, has entries of magic 0 or 1, or is an incomplete batch of the active segment.
 
     Args:
-        segments: WANTED rows.
+        segments: the segments to decode (schema WANTED).
         known: rows of `known_segments`.
     """
     rows = segments.join(known.select(*SEGMENT_KEY, "known_end"), on=list(SEGMENT_KEY), how="left")
@@ -111,11 +112,13 @@ def unread_segments(segments: DataFrame, known: DataFrame) -> DataFrame:
 
 @dataclass(frozen=True)
 class DecodeBatches:
-    """The task that turns WANTED rows into RECORD_BATCHES_TABLE rows. A damaged segment has rows up to the damage.
+    """The task that decodes batch headers: rows of WANTED to rows of RECORD_BATCHES_TABLE.
+
+    The rows of a damaged segment end at the damage.
 
     Attributes:
         check_crc: check the CRC of each batch.
-        run: number of the run that decodes.
+        run: number of the current run, for the column `run`.
     """
 
     check_crc: bool

@@ -1,6 +1,6 @@
-"""Checks of a run's sources, object store and cluster, made before Spark starts because that takes seconds.
+"""Checks of a run's sources, object store and cluster. They run before Spark starts, because the start takes seconds.
 
-The driver lists the names of partition folders only; executors list the files.
+The driver lists only the names of the partition folders. Executors list the files in the folders.
 """
 
 from __future__ import annotations
@@ -46,7 +46,11 @@ Session = Callable[[], "SparkSession"]
 
 
 def started(spark: SparkSession | Session) -> SparkSession:
-    """Return the session; call `spark` first if it is a function. UsageError if the Spark version is too old."""
+    """Return the session. If `spark` is a function, call it to get the session.
+
+    Raises:
+        UsageError: the Spark version is too old.
+    """
     session = spark() if callable(spark) else spark
     check_spark(session.version)
     return session
@@ -78,11 +82,11 @@ def run_input(
 ) -> RunInput:
     """Return the checked input of a run.
 
-    If the settings upload, it writes a probe object to the store. It writes nothing else.
+    If the run uploads, the check writes a probe object to the store. It writes nothing else.
 
     Args:
         settings: the run's settings.
-        store: object store of the remote location; None to open the one in the settings.
+        store: object store of the remote location; None to open the store that the settings name.
         cluster: None for a run without a cluster.
         publishes: returns the publisher for the store; None to publish nothing.
 
@@ -149,7 +153,7 @@ def discover(
     Args:
         sources: URIs; duplicates count once.
         topic: matches complete topic names; None for all topics.
-        may_be_none: accept that no partition matches `topic`. Without `topic` no partition is needed.
+        may_be_none: raise no error if no partition matches `topic`. If `topic` is None, sources may always be empty.
         log_starts: the offsets of --log-start, by TOPIC-PARTITION.
 
     Raises:
@@ -213,16 +217,17 @@ def facts_from_cluster(
         cluster: asked for the topic ids and the leaders' offsets.
         found: the partitions; internal topics are skipped.
         told: facts from the command line, by folder name.
-        is_bounded: the run scans a window only, and needs the last stable offsets too.
+        is_bounded: whether the run has a scan window. If so, return the last stable offsets too.
 
     Raises:
-        BrokerUnavailableError, ClusterRefusedError: the cluster does not answer.
+        BrokerUnavailableError: the cluster does not answer.
+        ClusterRefusedError: the cluster refuses a request.
     """
     folders = {split_folder_name(folder) for _, folder in found.folders}
     wanted = {name for name in folders if name and not internal_reason(name[0])}
     topics = cluster.topics({topic for topic, _ in wanted})
     led = [(each.topic, each.partition) for each in led_partitions(topics, sorted(wanted))]
-    # Ask for the high watermarks last: transactions that ended below the stable offset have their markers below them.
+    # Ask for the high watermarks last, so that each marker that raised the last stable offset is below them.
     stable = cluster.stable_offsets(led) if is_bounded else {}
     offsets = cluster.log_offsets(led)
     answers = dict(told)
@@ -247,12 +252,12 @@ LEADERS = schema_of(
 
 
 def leading_replicas(cluster: Cluster, owners: Mapping[str, MetaProperties], topics: Iterable[str]) -> pa.Table:
-    """Return a LEADERS row for each partition of `topics` in the cluster.
+    """Return the leader of each partition of `topics` in the cluster (schema LEADERS).
 
     Args:
         cluster: asked for the leaders.
         owners: meta.properties by source URI.
-        topics: topic names; unknown ones have no rows.
+        topics: topic names. Topics that the cluster does not have get no rows.
 
     Raises:
         UsageError: a source belongs to another cluster.
@@ -272,7 +277,7 @@ def leading_replicas(cluster: Cluster, owners: Mapping[str, MetaProperties], top
 
 
 def unled_error(name: str, replica_count: int, leader: int | None) -> TiersnapError:
-    """Return the error for a partition that the run skips because none of its replicas is known as the leader's.
+    """Return the error for a skipped partition: it is unknown which of its replicas belongs to the leader.
 
     Args:
         name: TOPIC-PARTITION.

@@ -18,8 +18,8 @@ Keep = Callable[[DataFrame], DataFrame]
 def kept() -> Iterator[Keep]:
     """Yield a function that caches a DataFrame until the context closes.
 
-    Spark answers every later DataFrame with an equal plan from the session's cache. Without the cleanup the next run in
-    this session would read the rows of a failed run.
+    Spark reads a later DataFrame from the session's cache if its plan equals the plan of a cached one. Without the
+    cleanup the next run in this session would read the rows of a failed run.
     """
     frames: list[DataFrame] = []
 

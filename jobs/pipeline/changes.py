@@ -1,7 +1,7 @@
 """Stage 2, changed: compares each listed partition with its rows in the tables.
 
-The module `unread` handles snapshot files that could not be read: a partition has also changed if such a file gives
-another answer now.
+An earlier run may have failed to read a snapshot file. The module `unread` adds the partition if the file can be read
+now, or if reading fails with another error.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tiersnap.snapshot.replay.remote_listing import Encryption
 from tiersnap.snapshot.tables.schema_parts import PARTITION_KEY, SEGMENT_KEY
 
 _WANTED = ("base_offset", "next_base_offset", "size_bytes", "modified_ns", "cuts", "decode")
-# Columns that a run caches of the partitions that it replays.
+# For each partition to replay, a run caches these columns of `partition_changes`.
 CHANGED = pa.schema([*ANSWERED, ("start_offset", pa.int64()), ("segment_count", pa.int64())])
 
 
@@ -31,10 +31,10 @@ def partition_changes(
     options_digest: str,
     check_crc: bool,
 ) -> DataFrame:
-    """Return one row per listed partition: the decodes and the replay that it needs.
+    """Return one row per listed partition, with the segments to decode and whether the partition needs a replay.
 
     Args:
-        listed: LISTED rows.
+        listed: the listed partitions (schema LISTED).
         segments, partitions, remote_log_segments: the tables.
         options_digest: ReplayOptions.digest of this run.
         check_crc: decode segments again if an earlier run decoded them without a CRC check.
@@ -46,10 +46,10 @@ def partition_changes(
         - `segment_count`: number of listed segments.
         - `decode_count`: number of segments to decode. `decode_bytes`: their bytes. `wanted`: array of these segments,
           with topic_id and the columns of WANTED from base_offset on.
-        - `retry_count`: the segments to decode that have not changed, but could not be read before.
-        - `left_out_count`, `left_out_bytes`: segments that no run decoded and that need no decode. They are in remote
-          storage, or before the scan window.
-        - `finding_count`, `copy_count`: length of `findings` and of `copies` in the LISTED row.
+        - `retry_count`: how many of these segments have not changed, but could not be read by an earlier run.
+        - `left_out_count`, `left_out_bytes`: segments that no run decoded and that no replay needs, because they are in
+          remote storage or before the scan window.
+        - `finding_count`, `copy_count`: length of `findings` and of `copies` in `listed`.
         - `unknown_encryption`: 1 if no manifest shows whether the plugin encrypts this partition, else 0.
         - `unread_count`: number of snapshot files that the last replay could not read, 0 if `is_changed`; see `unread`.
     """
@@ -75,7 +75,7 @@ def partition_changes(
 def _segments(listed: DataFrame, partitions: DataFrame, remote_log_segments: DataFrame, digest: str) -> DataFrame:
     """Return one row per segment: SEGMENT_FILES, `partition_state` and `lost_decodes`.
 
-    A partition without segments has one row without a segment.
+    A partition without segments has one row in which the columns of the segment are null.
     """
     known = listed.join(present_partitions(partitions), on=list(PARTITION_KEY), how="left")
     known = known.join(lost(remote_log_segments), on=["topic_id", "partition"], how="left")
@@ -118,7 +118,7 @@ def _may_start(digest: str) -> Column:
 
 
 def _of_partitions(segments: DataFrame, digest: str) -> DataFrame:
-    """Return one row per partition from rows of one segment each."""
+    """Return one row per partition; `segments` has one row per segment."""
     is_needed, was_read, is_as_it_was = (F.col(name) for name in ("is_needed", "was_read", "is_as_it_was"))
     is_retry = is_needed & is_as_it_was & ~was_read
     is_wanted = is_needed & ~(is_as_it_was & was_read)
@@ -156,15 +156,15 @@ def _of_partitions(segments: DataFrame, digest: str) -> DataFrame:
 
 
 def _is_as_it_was(was_not_read: Column, *, check_crc: bool) -> Column:
-    """Return a condition: the segment has not changed since its newest decode, and needs no other cuts.
+    """Return a condition: the newest decode of the segment is valid for the listed file, and has all needed parts.
 
     Args:
         was_not_read: condition that the newest decode could not read the segment.
         check_crc: treat a decode without a CRC check as outdated.
     """
     known, end = F.col("known"), F.col("next_base_offset")
-    # An incomplete batch ends the active segment legally, but damages a closed one. So a segment that was active needs
-    # no second decode only if its file ended with a complete batch.
+    # An active segment may end with an incomplete batch; in a closed segment such a batch is damage. So if the segment
+    # was active at its decode, the decode is valid only if the file ended with a complete batch.
     was_rolled_when_sound = (
         F.isnull(known["next_base_offset"])
         & (known["valid_bytes"] == known["size_bytes"])
@@ -172,7 +172,7 @@ def _is_as_it_was(was_not_read: Column, *, check_crc: bool) -> Column:
         & (known["last_offset"] < end)
     )
     ends_as_it_did = end.eqNullSafe(known["next_base_offset"]) | is_true(was_rolled_when_sound)
-    # A state is wanted at an offset inside the segment, and the decode has no part that starts at this offset.
+    # The replay needs a state at an offset inside the segment, and no part of the decode starts at this offset.
     has_new_cuts = F.exists(
         "cuts",
         lambda cut: (

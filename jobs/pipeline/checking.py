@@ -40,7 +40,7 @@ Task = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 @dataclass(frozen=True, slots=True)
 class CheckedPartition:
-    """The sums of a partition's checks."""
+    """A partition, and the sums over the checks of its remote segments."""
 
     topic: str
     topic_id: str | None
@@ -53,29 +53,29 @@ SUMMED = _ROWS.schema
 
 
 def sum_up(group: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield the SUMMED row of one partition.
+    """Yield one row with the sums over the checks of one partition (schema SUMMED).
 
     Args:
-        group: rows of RemoteCheck of that partition.
+        group: the partition's rows of the table `remote_checks`.
     """
     found = remote_checked(CHECKS.read(group))
     yield _ROWS.batch(CheckedPartition(*key, each) for key, each in found.items())
 
 
 def of_summed(rows: Iterable[Mapping[str, object]]) -> dict[Key, RemoteChecked]:
-    """Return the sums by partition, from SUMMED rows as dicts."""
+    """Return the sums by partition; `rows` have the columns of SUMMED."""
     found = _ROWS.read_dicts(list(rows))
     return {(each.topic, each.topic_id, each.partition): each.checked for each in found}
 
 
 @dataclass
 class CheckOutcome:
-    """The outcome of one check."""
+    """The outcome of one call of `check_remote`."""
 
     verdicts: Counter[RemoteVerdict] = field(default_factory=Counter)  # number of checks by verdict
     bytes: int = 0  # sum of the checks' bytes
-    segments: int = 0  # number of existing segments
-    rows: list[RemoteCheck] = field(default_factory=list)  # the first checks whose verdict is not sound
+    segments: int = 0  # number of checked segments that exist
+    rows: list[RemoteCheck] = field(default_factory=list)  # the first checks whose verdict is not `is_sound`
 
 
 def check_remote(
@@ -94,7 +94,7 @@ def check_remote(
         warehouse: URI.
         plan: the partitions to verify.
         task: verifies a partition's remote segments.
-        recheck: ms; a sound segment is verified again after this time at the latest. None for never.
+        recheck: ms, longest time until a sound segment is verified again; None if it is never verified again.
         stores: settings of the warehouse's object store.
 
     Raises:
@@ -156,9 +156,9 @@ def verified(warehouse: Warehouse) -> dict[Key, RemoteChecked]:
 
 
 def to_check(spark: SparkSession, plan: CheckPlan, known: DataFrame, compared: DataFrame) -> DataFrame:
-    """Return the TO_CHECK rows of a plan's partitions, spread over as many tasks as a shuffle of the session has.
+    """Return the partitions of a plan (schema TO_CHECK), spread over at most spark.sql.shuffle.partitions tasks.
 
-    A task costs 130 ms of CPU on Spark, which is more than most partitions cost.
+    A task verifies several partitions: its start costs 130 ms of CPU, more than the checks of most partitions.
 
     Args:
         spark: session.
@@ -178,7 +178,7 @@ def to_check(spark: SparkSession, plan: CheckPlan, known: DataFrame, compared: D
 
 
 def checked(rows: DataFrame, task: Task) -> DataFrame:
-    """Return the RemoteCheck rows of TO_CHECK rows; `task` is a verify.check_task.CheckTask."""
+    """Return the checks (rows of RemoteCheck) of the partitions in `rows`; `task` is a verify.check_task.CheckTask."""
     return rows.mapInArrow(of_batches(task), of_arrow(CHECKS.schema))
 
 

@@ -43,7 +43,7 @@ def options() -> str:
 def make_archive(settings: dict[str, str]) -> Path:
     """Run small queries in a new JVM, archive the classes that the queries loaded, and return the archive's path.
 
-    If the archive exists, return its path only.
+    If the archive exists already, do nothing but return its path.
 
     Args:
         settings: Spark settings of a session on this host (session.local_settings).

@@ -15,9 +15,9 @@ from tiersnap.snapshot.errors import NotALogDirError
 
 
 def collected_batches(spark: SparkSession, uri: str, *, topic: str | None = None) -> DataFrame:
-    """Return the RECORD_BATCHES rows of a collected folder, one per batch of its listed segments.
+    """Return one row per batch of the listed segments in a collected folder (schema RECORD_BATCHES).
 
-    A segment that was collected several times has the rows of its newest decode only.
+    If a segment was collected several times, only the rows of its newest decode are returned.
 
     Args:
         spark: session.

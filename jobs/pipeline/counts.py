@@ -49,7 +49,7 @@ _ALL = 2**62  # rank of a replica that lost no producers, above every number of 
 
 
 def count_listed(outcome: RunOutcome, counts: RunTotals, listed: DataFrame) -> None:
-    """Add the errors of LISTED rows whose remote segments could not be listed. The run does not tier these."""
+    """Add an error for each partition whose remote segments could not be listed. The run does not tier it."""
     if _count_failures(outcome, counts):
         unanswered = listed.where("error is not null")
         few = unanswered.orderBy(*PARTITION_KEY).limit(MOST_TOLD).select("error", *RECORDED)
@@ -59,15 +59,15 @@ def count_listed(outcome: RunOutcome, counts: RunTotals, listed: DataFrame) -> N
 def count_replicas_without_producers(
     outcome: RunOutcome, count: int, replicas: DataFrame, collected: Collection[str]
 ) -> None:
-    """Add the replicas that lost active producers, the worst first, each with the replica that should lead.
+    """Add the replicas that lost active producers, the worst first, each with the replica that should lead instead.
 
-    The replica with most active producers should lead. Replicas are not compared if they come from a collected folder,
-    or if their remote segments could not be listed.
+    The replica with the most active producers should lead. A replica is left out of this comparison if it comes from a
+    collected folder, or if its remote segments could not be listed.
 
     Args:
         outcome: the counts to add to.
         count: number of replicas that lost producers.
-        replicas: LISTED rows.
+        replicas: the listed partitions (schema LISTED).
         collected: URIs of the sources that are collected folders.
     """
     outcome.replicas_without_producers_count = count
@@ -85,7 +85,9 @@ def count_replicas_without_producers(
 
 
 def count_doubt(outcome: RunOutcome, doubted: str | None, place: str) -> None:
-    """Record an error if the remote location lacks the start of a partition, unless another error may explain it.
+    """Record an error if the remote location lacks the start of a partition, and the run has no other error.
+
+    Another error may be the cause, because it may hide remote segments.
 
     Args:
         outcome: the counts to add to.
@@ -100,12 +102,12 @@ def count_doubt(outcome: RunOutcome, doubted: str | None, place: str) -> None:
 def count_lost(
     outcome: RunOutcome, count: int, listed: DataFrame, location: Sequence[str], collected: Collection[str]
 ) -> None:
-    """Add the partitions whose remote storage lost offsets below their first local segment.
+    """Add an error for each partition that lost offsets in remote storage, below its first local segment.
 
     Args:
         outcome: the counts to add to.
         count: number of these partitions.
-        listed: LISTED rows.
+        listed: the listed partitions (schema LISTED).
         location: the options of the remote location, as words of a command.
         collected: URIs of the sources that are collected folders; a printed command does not name them.
     """
@@ -121,7 +123,7 @@ def count_lost(
 
 
 def count_unled(outcome: RunOutcome, unled: DataFrame) -> None:
-    """Add the partitions whose leading replica is unknown, which the run skips. `unled`: rows of `leading.unled`."""
+    """Add an error for each partition in `unled`. The run skips it, because its leader's replica is unknown."""
     leader = F.when(F.col("leader") < 0, -1).otherwise(F.col("leader") * 0).alias("leader")
     counts = unled.groupBy(leader).count().collect()
     for row in counts:
@@ -144,7 +146,7 @@ def count_swept(swept: DataFrame) -> tuple[int, int, str]:
 
 
 def failures(is_error: Column) -> tuple[Column, ...]:
-    """Return aggregates that count errors by kind, over rows with the columns RECORDED.
+    """Return aggregates that count errors by kind. The aggregated rows must have the columns RECORDED.
 
     Args:
         is_error: condition that a row contains an error.
@@ -158,7 +160,7 @@ def failures(is_error: Column) -> tuple[Column, ...]:
 
 
 def _count_failures(outcome: RunOutcome, counts: RunTotals | Row) -> bool:
-    """Add the counts of `failures` by exit code, and return whether any error was counted."""
+    """Add the counts that `failures` made to `outcome.error_codes`. Return whether any count is above 0."""
     by_code = Counter({TransientError.exit_code: counts.transient})
     by_code.update({kind.exit_code: getattr(counts, column) for column, kind in FAILURES.items()})
     by_code[UnfinishedError.exit_code] += counts.errors - by_code.total()
@@ -211,18 +213,18 @@ def of_findings(findings: DataFrame) -> DataFrame:
     """Return `finding_kind` and `segments`, the number of findings of that kind.
 
     Args:
-        findings: FINDING rows of the table `partitions`.
+        findings: rows of the kind FINDING in the table `partitions`.
     """
     return findings.groupBy("finding_kind").agg(F.count("*").alias("segments"))
 
 
 def count_findings(outcome: RunOutcome, counts: Sequence[Mapping[str, Any]], findings: DataFrame) -> None:
-    """Add the current findings of the listed partitions. A finding of an earlier run stays until it is repaired.
+    """Add the current findings of the listed partitions. A finding of an earlier run is current until it is repaired.
 
     Args:
         outcome: the counts to add to.
         counts: rows of `of_findings(findings)`.
-        findings: FINDING rows of the table `partitions`.
+        findings: rows of the kind FINDING in the table `partitions`.
     """
     outcome.finding_count += sum(row["segments"] for row in counts)
     outcome.kinds |= {FindingKind(row["finding_kind"]) for row in counts}
@@ -255,7 +257,7 @@ def count_tiered(outcome: RunOutcome, remote_log_segments: DataFrame, run: int) 
 
 
 def count_published(outcome: RunOutcome, done: Published, *, apply: bool) -> None:
-    """Add the result of a publish. Without `apply` it is a plan, and no published segments are counted."""
+    """Add the result of publishing. If `apply` is False, the result is a plan, and no segment counts as published."""
     outcome.published = done
     if apply:
         outcome.counts = replace(outcome.counts, segments_published=len(done.told))
@@ -263,7 +265,7 @@ def count_published(outcome: RunOutcome, done: Published, *, apply: bool) -> Non
 
 
 def finding_of(row: Row) -> Finding:
-    """Return the finding of a row with its columns."""
+    """Return the Finding in a row that has the columns of Finding."""
     return Finding(FindingKind(row.finding_kind), row.path, row.position, row.message)
 
 

@@ -50,7 +50,7 @@ class Damage:
         return sum(count for kind, count in self.counts.items() if kind not in NOT_DAMAGED)
 
     def behind(self, findings: Sequence[Finding]) -> Damage:
-        """Return a copy with further findings in front."""
+        """Return a copy of this Damage with `findings` before the present ones."""
         counts = Counter(self.counts)
         counts.update(finding.finding_kind for finding in findings)
         return replace(self, findings=[*findings, *self.findings], counts=counts)
@@ -62,7 +62,7 @@ def damage(listed: DataFrame, unread: DataFrame, keep: Keep, *, check_crc: bool)
     The DataFrame has PARTITION_KEY and is cached. An incomplete batch at the end of the active segment is no damage.
 
     Args:
-        listed: LISTED rows.
+        listed: the listed partitions (schema LISTED).
         unread: rows of batches.unread_segments. Tasks read these segments again.
         keep: caches a DataFrame.
         check_crc: check the CRC of each batch.

@@ -33,15 +33,15 @@ class DecodeSettings(JobSettings):
     sources: tuple[str, ...]
     warehouse: str
     topic: re.Pattern[str] | None = None  # matches complete topic names; None for all topics
-    apply: bool = False  # False counts the segments, and changes nothing
+    apply: bool = False  # if False, the job counts the segments, and changes nothing
 
 
 @dataclass
 class DecodeOutcome:
-    """The counts of one decode. Without `apply` they are a plan."""
+    """The counts of one decode. If `apply` is False, they are the counts of a plan."""
 
     segments: int = 0  # new and changed segments
-    bytes: int = 0  # size of their files
+    bytes: int = 0  # size of the files of these segments
     batches: int = 0  # appended rows; 0 without `apply`
     stale: int = 0  # segments whose batches are no longer in the log; their rows are deleted
     damage: Damage = field(default_factory=Damage)  # of the log directories, and of the segments in the table

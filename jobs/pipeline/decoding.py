@@ -1,4 +1,4 @@
-"""Stage 3, decode: reads the new and changed segments that a replay needs, into rows of the table `segments`.
+"""Stage 3, decode: reads the new and changed segments that a replay needs, and returns rows of the table `segments`.
 
 Damage has the same FindingKind as in `tiersnap scan`.
 """
@@ -29,7 +29,7 @@ from tiersnap.snapshot.tables.schema_parts import PARTITION_KEY
 # Opening a file and writing a row cost about as much as reading this many bytes.
 SEGMENT_OVERHEAD_BYTES = 1 << 18
 LEAST_TASK_BYTES = 32 << 20
-# One or two seconds of work. Such short tasks can be repeated cheaply, and keep every core busy.
+# A task reads this many bytes in one or two seconds. Short tasks can be repeated cheaply, and keep every core busy.
 MOST_TASK_BYTES = 256 << 20
 _FEW_TASKS = 8
 # Spark assigns packs to tasks by hash. Several packs per task make the tasks about equally large.
@@ -44,7 +44,7 @@ class WantedSegment:
         file: the segment's file.
         cuts: offsets inside the segment at which a replay needs a state.
         decode: name of the object with the segment's decode; None if the source is no collected folder.
-        not_read: the earlier read error, if the segment is wanted only to try again; else None.
+        not_read: error of the earlier run that could not read this unchanged segment; None for other segments.
     """
 
     file: SegmentFile
@@ -59,11 +59,11 @@ WANTED = WANTED_ROWS.schema
 
 @dataclass(frozen=True)
 class DecodeSegments:
-    """The task that turns WANTED rows into SEGMENTS rows.
+    """The task that decodes segments: rows of WANTED to rows of SEGMENTS.
 
     Attributes:
         check_crc: check the CRC of each batch.
-        run: number of the run that decodes.
+        run: number of the current run, for the column `run`.
     """
 
     check_crc: bool
@@ -72,7 +72,7 @@ class DecodeSegments:
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield the decode of each segment, from its file or from the collected folder.
 
-        An unreadable segment has a row with a finding. It has no new row if an earlier decode has the same error.
+        For an unreadable segment, yield a row with a finding. Yield nothing if an earlier decode has the same error.
         """
         for is_collected, rows in groupby(WANTED_ROWS.read(batches), key=lambda wanted: wanted.decode is not None):
             if not is_collected:
@@ -84,7 +84,7 @@ class DecodeSegments:
     def _take(self, name: str, wanted: Sequence[WantedSegment]) -> Iterator[pa.RecordBatch]:
         """Yield the decodes of segments that one object of a collected folder contains.
 
-        If the object cannot be read completely, yield findings only: a partial decode is not used.
+        If the object cannot be read completely, yield findings instead, because a partial decode is not used.
         """
         filesystem, folder = wanted[0].file.folder
         path = f"{folder}/{name}"
@@ -121,7 +121,7 @@ def _place(wanted: WantedSegment) -> tuple[tuple[str, str, int], str | None]:
 
 
 def wanted_segments(changes: DataFrame) -> DataFrame:
-    """Return the WANTED rows in rows of `changes.partition_changes`."""
+    """Return the segments to decode (schema WANTED), one row each. They are in the arrays `wanted` of `changes`."""
     one = F.explode("wanted").alias("segment")
     rows = changes.where("decode_count > 0").select(*PARTITION_KEY, one).select(*PARTITION_KEY, "segment.*")
     return rows.select(*WANTED.names)
@@ -129,7 +129,7 @@ def wanted_segments(changes: DataFrame) -> DataFrame:
 
 @dataclass(frozen=True)
 class Work:
-    """The number and bytes of the segments to read. It determines the number of tasks."""
+    """The number and bytes of the segments to read. The number of tasks depends on both."""
 
     segments: int
     bytes: int
@@ -161,13 +161,13 @@ def decode(
     *,
     schema: StructType = schemas.SEGMENTS,
 ) -> DataFrame:
-    """Run `task` over WANTED rows and return its rows.
+    """Run `task` over the segments to decode, and return the rows that the task yields.
 
     Each task gets packs of neighbouring segments of a partition, in offset order.
 
     Args:
-        wanted: WANTED rows.
-        task: turns batches of WANTED rows into batches of `schema`.
+        wanted: the segments to decode (schema WANTED).
+        task: takes batches of segments to decode (schema WANTED), and yields batches of `schema`.
         work: the amount to read, which determines the number of tasks.
         schema: schema of the result.
     """
@@ -183,6 +183,6 @@ def decode(
 
 
 def work_of(wanted: DataFrame) -> Work:
-    """Return the number and bytes of WANTED rows. Runs a Spark job."""
+    """Return the number and bytes of the segments to decode. The call runs a Spark job."""
     totals = wanted.agg(F.count("*").alias("segments"), F.sum("size_bytes").alias("bytes")).collect()[0]
     return Work(totals.segments, totals.bytes or 0)

@@ -67,7 +67,7 @@ def jars() -> list[str]:
 
 
 def are_named(settings: Mapping[str, str]) -> bool:
-    """Return whether a session has Delta Lake already, by its settings or in Spark's own folder of jars."""
+    """Return whether the settings name Delta's jar, or Spark's own folder of jars contains it."""
     for name in ("spark.jars", "spark.jars.packages", "spark.driver.extraClassPath"):
         if "delta-spark" in settings.get(name, ""):
             return True
@@ -95,7 +95,7 @@ def jars_for_session() -> list[str]:
 
 
 def install() -> Path:
-    """Fetch the jars with the Ivy of pyspark, unless the folder has jars. Check their hashes and return the folder.
+    """Return the folder of the jars, after a check of their hashes. If it has no jars, fetch them with pyspark's Ivy.
 
     Raises:
         RuntimeError: pyspark or Java is missing, Ivy fails, or a hash differs.
@@ -127,7 +127,7 @@ def install() -> Path:
         try:
             (work / "jars").rename(target)
         except OSError:
-            if not jars():  # if the folder has jars now, another process was faster
+            if not jars():  # another process may have filled the folder meanwhile
                 raise
     _log.info("resolved %s:%s into %s", name, revision, target)
     return target

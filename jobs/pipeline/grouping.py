@@ -1,4 +1,4 @@
-"""Helpers that apply functions on Arrow batches to DataFrames, per group or per partition."""
+"""Helpers that call functions with the rows of a DataFrame as Arrow batches, once per group or per Spark partition."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ def by_key(
 ) -> DataFrame:
     """Run `task` once for each key and return its batches. The task gets the key's rows in batches, sorted by `order`.
 
-    Spark never loads a complete group into memory. The exchange and the sort below give the order, but Spark does not
-    guarantee it. A task that relies on the order checks it, as partition_input does.
+    Spark never loads a complete group into memory. In practice the rows arrive in the order of `order`, but Spark does
+    not guarantee it. So a task that relies on the order must check it, as partition_input does.
 
     Args:
         rows: any rows with the columns `keys` and `order`.
         keys: columns of the group.
         order: columns to sort each group by.
         task: called once per group.
-        schema: schema of the task's batches.
-        tasks: number of Spark tasks; None for the session's setting.
+        schema: schema of the batches that `task` returns.
+        tasks: number of Spark tasks; None for spark.sql.shuffle.partitions.
     """
 
     # Spark reads these type hints: without them it would pass each group as one table instead of as batches.
@@ -51,7 +51,7 @@ BatchFunction = Callable[[Iterable[pa.RecordBatch]], Batches]
 
 
 def of_batches(task: Callable[[Batches], Batches]) -> BatchFunction:
-    """Return a function that calls the task object: mapInArrow accepts functions only."""
+    """Return a function that calls the task object. mapInArrow accepts functions, but no callable objects."""
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return task(iter(batches))
@@ -71,7 +71,7 @@ def matching(topics: re.Pattern[str] | None) -> BatchFunction:
 
 
 def of_topics(rows: DataFrame, topics: re.Pattern[str] | None) -> DataFrame:
-    """Return the rows whose column `topic` matches; None keeps all rows. Each topic name is matched once."""
+    """Return the rows whose column `topic` matches `topics`; if that is None, return all rows."""
     if topics is None:
         return rows
     names = rows.select("topic").distinct().mapInArrow(matching(topics), "topic string")

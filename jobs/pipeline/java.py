@@ -17,7 +17,7 @@ _OLDEST = 17
 
 
 def find_java() -> str | None:
-    """Return the path of the java command: in JAVA_HOME if that is set, else on the PATH. None if it does not exist."""
+    """Return the path of java, from JAVA_HOME if that is set, else from the PATH; None if no java is found."""
     home = os.environ.get("JAVA_HOME")
     return shutil.which(Path(home) / "bin" / "java") if home else shutil.which("java")
 

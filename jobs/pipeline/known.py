@@ -38,7 +38,8 @@ def is_of(kinds: Iterable[FactKind]) -> Column:
 def _with_key(rows: DataFrame, key: Sequence[str]) -> DataFrame:
     """Return all rows of a table, with the redundant filter that no key column is null.
 
-    A join adds the same filter. Delta Lake reads its log once per set of filters, so equal filters save a read.
+    A join adds the same filter. Delta Lake reads its transaction log once per set of filters, so equal filters save a
+    read.
     """
     return rows.where(reduce(and_, (F.isnotnull(name) for name in key)))
 
@@ -51,7 +52,7 @@ def known_decodes(segments: DataFrame) -> DataFrame:
 
 
 def last_replayed(partitions: DataFrame, names: Sequence[str] = _REPLAYED) -> DataFrame:
-    """Return PARTITION_KEY and `replayed`, the newest REPLAYED or GONE row of each partition.
+    """Return PARTITION_KEY and `replayed`: the partition's newest row of the kind REPLAYED or GONE.
 
     Args:
         partitions: the table.
@@ -63,7 +64,7 @@ def last_replayed(partitions: DataFrame, names: Sequence[str] = _REPLAYED) -> Da
 
 
 def present_partitions(partitions: DataFrame, names: Sequence[str] = _REPLAYED) -> DataFrame:
-    """Return the rows of `last_replayed` without partitions that a later run found deleted."""
+    """Return the rows of `last_replayed`, without the partitions that no longer exist (GONE)."""
     return last_replayed(partitions, names).where(F.col("replayed.kind") == str(FactKind.REPLAYED))
 
 
@@ -74,10 +75,10 @@ def lost(remote_log_segments: DataFrame) -> DataFrame:
         remote_log_segments: the table.
     Returns:
         - `topic_id`, `partition`.
-        - `lost_run`: the last run with such a failure, or null. The tables are outdated then, and the partition is
-          replayed from its log start offset.
-        - `lost_decodes`: array of (`base_offset`, `run`). The segment differed from its decode although its size and
-          time had not changed.
+        - `lost_run`: the last run with such a failure, or null. If it is not null, the tables are outdated, and the
+          partition must be replayed from its log start offset.
+        - `lost_decodes`: array of segments (`base_offset`, `run`). The upload in this run found that the segment
+          differs from its decode, although its size and time had not changed.
         - `last_run`: the last run with any row.
     """
     rows, error = _with_key(remote_log_segments, ("topic_id", "partition")), F.col("error_type")
@@ -92,8 +93,9 @@ def lost(remote_log_segments: DataFrame) -> DataFrame:
 def newest_runs(segments: DataFrame, partitions: DataFrame, remote: DataFrame, runs: DataFrame) -> DataFrame:
     """Return one row: `newest`, the largest run number in any table, and `recorded`, the largest one in `runs`.
 
-    `recorded` is smaller than `newest` if later runs were killed. `settings` are those of the recorded run. All three
-    are null before the first run. The queries equal those of the other functions here, so Spark reuses their reads.
+    `recorded` is smaller than `newest` if later runs were killed. `settings` are the settings of the run `recorded`.
+    All three columns are null before the first run. The queries equal those of the other functions in this module, so
+    Spark reads the tables once.
     """
     numbers = (
         known_decodes(segments).select("known.run"),
@@ -117,7 +119,7 @@ def newest_facts(partitions: DataFrame, among: DataFrame, kinds: Iterable[FactKi
 def gone_partitions(
     partitions: DataFrame, listed: DataFrame, *, sources: Sequence[str], topics: re.Pattern[str] | None, run: int
 ) -> DataFrame:
-    """Return GONE rows to append to the table `partitions`, one for each partition that the run no longer found.
+    """Return rows to append to the table `partitions`: a GONE row for each partition that this run did not find again.
 
     Args:
         partitions: the table.
@@ -126,7 +128,7 @@ def gone_partitions(
         topics: the run's topic filter; other topics are skipped. None for all topics.
         run: number of the run.
     """
-    # Spark does not push this condition down, so it reads the table with the same filters as `partition_changes`.
+    # Spark does not push this condition down to the read. So it can reuse the read of `partition_changes`.
     is_looked_for = F.when(F.col("replayed.kind") == str(FactKind.REPLAYED), F.col("log_dir").isin(list(sources)))
     missing = last_replayed(partitions).where(is_looked_for).select(*PARTITION_KEY)
     missing = missing.join(listed, on=list(PARTITION_KEY), how="left_anti")
@@ -137,6 +139,6 @@ def gone_partitions(
 
 
 def ended_facts(partitions: DataFrame, gone: DataFrame, *, run: int) -> DataFrame:
-    """Return rows to append to the table `partitions` that end all facts of the partitions `gone`."""
+    """Return the rows that end all facts of the partitions in `gone`. Append them to the table `partitions`."""
     rows = current_facts(partitions.drop(DELTAS).join(gone, on=list(PARTITION_KEY), how="left_semi"))
     return schemas.in_columns(rows, schemas.PARTITIONS, {"run": F.lit(run), "has_ended": F.lit(True)})

@@ -12,20 +12,20 @@ from tiersnap.snapshot.tables.schema_parts import PARTITION_KEY
 
 
 def led(listed: DataFrame, leaders: Sequence[str]) -> DataFrame:
-    """Return the replicas in the log directories `leaders`. A partition without such a replica keeps all replicas."""
+    """Return the replicas in the log directories `leaders`. If a partition has none there, return all."""
     is_leader = F.col("log_dir").isin(list(leaders))
     is_known = F.max(is_leader).over(Window.partitionBy("topic", "partition"))
     return listed.withColumn("_is_led", is_leader | ~is_known).where("_is_led").drop("_is_led")
 
 
 def led_by_cluster(listed: DataFrame, leaders: DataFrame) -> DataFrame:
-    """Return the leader's replica of each partition with several replicas, and all other partitions.
+    """Return one replica per partition. If the sources contain several, return the leader's replica.
 
-    A partition with several replicas is left out if none of them is in a log directory of its leader.
+    If none of several replicas is in a log directory of the leader, the partition is left out.
 
     Args:
-        listed: LISTED rows.
-        leaders: LEADERS rows.
+        listed: the listed partitions (schema LISTED).
+        leaders: the leaders (schema LEADERS).
     """
     return _marked(listed, leaders).where("_leads or _replicas = 1").select(*listed.columns)
 
@@ -38,12 +38,12 @@ def unled(listed: DataFrame, leaders: DataFrame) -> DataFrame:
 
 
 def still_led(found: DataFrame, listed: DataFrame, leaders: DataFrame | None) -> DataFrame:
-    """Return PARTITION_KEY of the listed partitions, and of the found ones whose leading replica is unknown.
+    """Return PARTITION_KEY of the chosen replicas, and of all replicas of partitions whose leader's replica is unknown.
 
     Args:
-        found: LISTED rows before the choice of replicas.
-        listed: LISTED rows after it.
-        leaders: LEADERS rows; None if the cluster did not choose.
+        found: all replicas (schema LISTED).
+        listed: the chosen replicas (schema LISTED).
+        leaders: the leaders (schema LEADERS); None if the replicas were not chosen by the cluster's leaders.
     """
     there = listed.select(*PARTITION_KEY)
     if leaders is None:
@@ -53,7 +53,7 @@ def still_led(found: DataFrame, listed: DataFrame, leaders: DataFrame | None) ->
 
 
 def _marked(listed: DataFrame, leaders: DataFrame) -> DataFrame:
-    """Add `leader` (broker id), `_leads` (bool) and `_replicas` (number of the partition's rows) to LISTED rows."""
+    """Add to `listed` the columns `leader` (broker id), `_leads` (bool) and `_replicas` (number of its replicas)."""
     replicas = F.count("*").over(Window.partitionBy("topic", "partition"))
     leads = F.coalesce(F.array_contains("log_dirs", F.col("log_dir")), F.lit(False))
     marked = listed.join(leaders, on=["topic", "partition"], how="left")

@@ -1,4 +1,4 @@
-"""Stage 1, list: turns partition folders into LISTED rows, each with its local and remote segments."""
+"""Stage 1, list: returns one row per partition folder, with the local and remote segments (schema LISTED)."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ def with_window(listed: ListedPartition, filesystem: FileSystem, partition: Part
 
     Args:
         listed: the partition.
-        filesystem: of the log directory.
-        partition: the same partition's files.
-        since: ms since the epoch; older segments at the start of the log are outside the window.
+        filesystem: file system of the log directory.
+        partition: files of the same partition.
+        since: ms since the epoch. A segment at the start of the log is outside the window if all its records are older.
     """
     reader = snapshot_reader(filesystem, partition)
     told: list[int | None] = []
@@ -48,12 +48,12 @@ def with_window(listed: ListedPartition, filesystem: FileSystem, partition: Part
     for segment in partition.segments:
         time = None if segment.is_active else _largest_timestamp(filesystem, segment)
         told.append(time)
-        # A truncated time index gives too early a time. The file's own time is then later, unless it was reset.
+        # If the time index is truncated, its last time is too early. The modification time of the file is later.
         largest.append(None if time is None else max(time, segment.log.modified_ns // 1_000_000))
     bases = [segment.base_offset for segment in partition.segments]
     found = window_offset(bases, largest, since)
     if found is not None and partition.high_watermark is not None:
-        # The window must start below the high watermark: the transactions that are open there must be known.
+        # The window must start below the high watermark, because the transactions open at the latter must be known.
         below = [base for base in bases if base <= max(partition.high_watermark, partition.log_start_offset)]
         found = min(found, below[-1]) if len(below) > 1 else None
     leader, known = listed.leader, listed.fingerprint
@@ -80,7 +80,7 @@ def with_window(listed: ListedPartition, filesystem: FileSystem, partition: Part
 
 
 def _largest_timestamp(filesystem: FileSystem, segment: Segment) -> int | None:
-    """The last entry of the segment's time index (ms), None where there is no index or no time in it."""
+    """Return the timestamp (ms) in the last entry of the segment's time index; None if no index or no time exists."""
     if segment.time_index is None:
         return None
     try:
@@ -92,12 +92,12 @@ def _largest_timestamp(filesystem: FileSystem, segment: Segment) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class StatedFacts:
-    """Facts about a partition from the command line and the cluster, which its files may lack.
+    """Facts about a partition from the command line and the cluster. The files of the partition may lack these facts.
 
     Attributes:
-        log_start: offset that --log-start states for this partition; None if it states none.
+        log_start: log start offset from --log-start; None if the option does not name this partition.
         topic_id: the topic's id in the cluster, to which the leader's offsets belong; None without a cluster.
-        leader_log_start: log start offset that the leader returned; remote segments count.
+        leader_log_start: the leader's log start offset, which may be the offset of a remote segment.
         leader_stable: the leader's last stable offset; None if it was not requested. See LeaderOffsets.
         leader_high_watermark: the leader's high watermark; None without a cluster. See LeaderOffsets.
     """
@@ -109,9 +109,9 @@ class StatedFacts:
     leader_high_watermark: int | None = None
 
     def located(self, partition: Partition) -> Partition:
-        """Return the partition with the stated log start offset, or the leader's if its files have none or a lower one.
+        """Return the partition with the log start offset of --log-start, else of its files or its leader.
 
-        The leader's offset counts only if the topic ids are equal.
+        The leader's offset is used if the files have none, or a lower one. It is ignored if the topic ids differ.
         """
         stated = with_log_start(partition, self.log_start)
         return with_leaders(stated, self.leader_log_start) if self.topic_id == stated.topic_id else stated
@@ -147,14 +147,14 @@ FOLDERS = FOLDER_ROWS.schema
 
 @dataclass(frozen=True)
 class ListPartitions:
-    """The task that turns FOLDERS rows into LISTED rows.
+    """The task that lists partition folders: rows of FOLDERS to rows of LISTED.
 
     Attributes:
         topic_ids: topic ids by name, for topics without an id on disk.
-        look: lists remote segments; None does not read remote storage.
-        since: ms since the epoch. A bounded scan starts with the first segment that has a later record. None scans all.
-        wants_start: find a snapshot in remote storage to start from, because no table has a state.
-        living: the broker's expiration of producers, to find replicas that lost active producers. None to skip this.
+        look: lists remote segments; None if remote storage is not read.
+        since: ms since the epoch. The scan window starts at the first segment with a later record; None has no window.
+        wants_start: whether to find a snapshot in remote storage from which a replay can start.
+        living: the broker's expiration of producers, to find replicas that lost active producers; None finds none.
     """
 
     topic_ids: dict[str, str] = field(default_factory=dict)
@@ -208,15 +208,15 @@ def folders(
     records: RecordsInput | None = None,
     per_task: int = FOLDERS_PER_TASK,
 ) -> DataFrame:
-    """Return FOLDERS rows, spread over tasks.
+    """Return the folders to list (schema FOLDERS), spread over tasks.
 
-    Each call returns a new plan: Spark would answer an equal plan from its cache, although the files have changed.
+    Each call returns a new plan. Otherwise Spark would read an equal plan from its cache, although files have changed.
 
     Args:
         spark: session.
         found: pairs of a source's URI and a folder name.
         told: facts by folder name.
-        records: the partitions of `__remote_log_metadata` to read; tasks read each of them once. None to read none.
+        records: the partitions of `__remote_log_metadata` to read; tasks read each of them once. None reads no records.
         per_task: number of folders per Spark task.
     """
     rows = (SourceFolder(*each, told.get(each[1], NOTHING_STATED)) for each in found)
@@ -229,7 +229,7 @@ def folders(
             records.task,
             schemas.of_arrow(FOUND),
         )
-        # A partition has records in two metadata partitions if the number of metadata partitions was raised.
+        # If partitions were added to `__remote_log_metadata`, a partition has records in two of its partitions.
         read = read.groupBy("folder").agg(F.flatten(F.collect_list("records")).alias("read"))
         joined = made.join(read, on="folder", how="left")
         made = joined.withColumn("records", F.coalesce("read", "records")).select(*FOLDERS.names)
@@ -244,7 +244,7 @@ def _of_its_own(spark: SparkSession, rows: pa.RecordBatch) -> DataFrame:
 def list_partitions(
     folder_rows: DataFrame, task: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 ) -> DataFrame:
-    """Return the LISTED rows of FOLDERS rows; `task` is a ListPartitions or a similar task."""
+    """Return the listed partitions (schema LISTED). `task` is a ListPartitions, or a task with the same schemas."""
     return folder_rows.mapInArrow(of_batches(task), schemas.LISTED)
 
 

@@ -1,8 +1,8 @@
 """The log of one partition, read from the tables: the producer state at the log end, and each producer's sightings.
 
-The table `segments` has the producer deltas of each segment. The newest replay stored the state at the active
-segment's base offset. The two together give the result of a replay without reading the log. The newest batches of each
-producer are available only if `tiersnap decode` wrote the headers of the same files.
+The table `segments` has the producer deltas of each segment. The table `partitions` has the state at the active
+segment's base offset, from the newest replay. State and deltas give the result of a replay without reading the log.
+The newest batches of each producer are known only if `tiersnap decode` wrote the headers of the same files.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ class LogTables:
 
     Attributes:
         results: all results of the newest replay.
-        replayed: its REPLAYED row.
-        state: entries (ENTRY_DTYPE) at `state_offset`, the active segment's base offset; None if the tables have gaps.
+        replayed: the REPLAYED row of that replay.
+        state: entries (ENTRY_DTYPE) at the active segment's base offset (`state_offset`); None if the tables have gaps.
         end: entries (ENTRY_DTYPE) at the log end; None if the tables have gaps.
         after: deltas (DELTA_DTYPE) from `state_offset` to the log end.
-        sightings: the producers' sightings in all decoded segments.
-        read_from: base offset of the first segment of the gapless decoded end of the log.
+        sightings: for each producer, the decoded ranges of batches that name it.
+        read_from: all segments from this base offset to the log end were decoded.
         closed_timestamp: ms, largest record timestamp of the last closed segment; -1 if no segment is closed.
-        batches: BATCH_DTYPE, the newest five of each producer; empty without complete headers.
-        has_headers: `batches` are complete, like the broker's cache (ProducerStateEntry) after a restart.
+        batches: the newest five batches of each producer (BATCH_DTYPE); empty if the tables lack headers.
+        has_headers: whether `batches` are complete. They then equal the broker's cache (ProducerStateEntry).
     """
 
     results: StoredResults
@@ -52,7 +52,7 @@ class LogTables:
 
 
 def read_log_tables(rows: PartitionInput) -> LogTables | None:
-    """Return the tables of one partition; None if it was never replayed. Reads all of `rows`."""
+    """Return the tables of one partition; None if it was never replayed. The call consumes all of `rows`."""
     results = rows.results
     if results is None or results.replayed is None:
         return None
@@ -92,7 +92,10 @@ def read_log_tables(rows: PartitionInput) -> LogTables | None:
 
 
 def _read_from(segments: dict[int, SegmentFacts], decoded: set[int]) -> int:
-    """Return the base offset of the first segment after which all are decoded; the log end if the last one is not."""
+    """Return the lowest base offset from which on all segments are decoded.
+
+    If the last segment is not decoded, return its end offset, or its base offset if it is active.
+    """
     found = max((each.next_base_offset or base for base, each in segments.items()), default=0)
     for base in sorted(segments, reverse=True):
         if base not in decoded:

@@ -12,7 +12,7 @@ from tiersnap.snapshot.units import human_bytes
 
 @dataclass(frozen=True, slots=True)
 class MaintainedTable:
-    """A table of the warehouse and its superseded rows, which `--apply` deletes."""
+    """A table of the warehouse, with counts of its rows and files. `--apply` deletes its superseded rows."""
 
     COLUMNS: ClassVar = ("table", "rows", "superseded", "files", "size")
     table: str

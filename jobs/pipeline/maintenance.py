@@ -34,7 +34,7 @@ _FEW_LISTING_TASKS = {"spark.sql.sources.parallelPartitionDiscovery.parallelism"
 def superseded_segments(segments: DataFrame, partitions: DataFrame) -> DataFrame:
     """Return SEGMENT_KEY and run of superseded decodes.
 
-    A decode is superseded by a newer one of its segment, or by a later replay that did not find the segment.
+    A decode is superseded if the segment has a newer decode, or if a later replay did not find the segment.
     """
     keys = segments.select(*SEGMENT_KEY, "run").distinct()
     # A replay that failed has no SEGMENT facts. It does not prove that segments were deleted.
@@ -52,21 +52,21 @@ def superseded_segments(segments: DataFrame, partitions: DataFrame) -> DataFrame
 
 
 def superseded_keys(rows: DataFrame, key: Sequence[str]) -> DataFrame:
-    """Return `key` and run of the rows of all runs except each key's newest run."""
+    """Return `key` and run of all rows that have a lower run than the newest row of the same key."""
     return superseded(rows.select(*key, "run").distinct(), key)
 
 
 def superseded_facts(partitions: DataFrame) -> DataFrame:
-    """Return FACT_KEY and run of the rows of ended facts, and of rows that a newer row of the fact supersedes."""
+    """Return FACT_KEY and run of superseded rows: all rows of ended facts, and all older rows of other facts."""
     rows = partitions.select(*FACT_KEY, "run", "has_ended")
     ended = newest(rows, FACT_KEY).where("has_ended")
     return superseded(rows, FACT_KEY).unionByName(ended).select(*FACT_KEY, "run").distinct()
 
 
 def superseded_states(remote_log_segments: DataFrame) -> DataFrame:
-    """Return ATTEMPT_KEY, state and run of the earlier states of each copy attempt.
+    """Return ATTEMPT_KEY, state and run of all states of a copy attempt except its newest state.
 
-    A published row and an unpublished one of the same state and run share a key, so neither supersedes the other.
+    One run may write a published and an unpublished row of the same state. Both have the same key, and both are kept.
     """
     return superseded(entered(remote_log_segments), ATTEMPT_KEY, progress()).select(*_STATE_KEY).distinct()
 
@@ -74,13 +74,13 @@ def superseded_states(remote_log_segments: DataFrame) -> DataFrame:
 def maintain(warehouse: Warehouse, *, apply: bool, vacuum_after_hours: float = 168) -> Iterator[MaintainedTable]:
     """Yield one row per table, with the number of its superseded rows.
 
-    With `apply`, also delete these rows, compact the files and vacuum files of older versions.
+    If `apply` is true, delete these rows, compact the files, and vacuum the files of older versions.
 
     Args:
         warehouse: the tables.
         apply: False changes nothing.
         vacuum_after_hours: age in hours from which files of older versions are deleted. Readers and writers may use
-            younger files, so less than 168 needs the Delta setting in _DELTA_CHECKS.
+            younger files, so Delta accepts less than 168 hours only with the setting in _DELTA_CHECKS.
 
     Raises:
         UsageError: `vacuum_after_hours` is below 168 without that setting; nothing was changed.

@@ -20,13 +20,13 @@ def newest(rows: DataFrame, key: Sequence[str | Column]) -> DataFrame:
 
 def current_facts(partitions: DataFrame) -> DataFrame:
     """Return the newest row of each fact that has not ended, from the table `partitions`."""
-    # Spark pushes no condition on the kind below this struct, so a query about several kinds reads the table once.
+    # With a struct, Spark cannot push a condition on `kind` down to the read. So queries for all kinds share one read.
     fact = F.struct(*(name for name in FACT_KEY if name not in PARTITION_KEY))
     return newest(partitions, (*PARTITION_KEY, fact)).where(~F.col("has_ended"))
 
 
 def newest_row(rows: DataFrame, key: Sequence[str], order: Column | None = None) -> DataFrame:
-    """Return the row of each key's largest `order`; `order` is the run if None.
+    """Return for each key the row with the largest `order`. If `order` is None, use the column `run`.
 
     Each task keeps one complete row per key in memory, so select the needed columns first.
     """
@@ -39,13 +39,13 @@ def newest_among(
 ) -> DataFrame:
     """Return the rows of `newest` whose keys are in `keys`.
 
-    Spark compares the runs without the other columns, and reads those of the newest rows only.
+    Spark first reads only the key columns and `run`. It then reads the other columns of the newest rows.
 
     Args:
         rows: rows of a table.
         key: columns of the table's key.
-        keys: rows with some columns of `key`, and `more`.
-        more: further columns of `keys` to add to the result.
+        keys: rows with some of the columns in `key`, and with the columns in `more`.
+        more: other columns of `keys` to add to the result.
         sent: prepares a DataFrame of keys for a join, such as F.broadcast.
     """
     given = [name for name in key if name in keys.columns]
@@ -65,7 +65,7 @@ def current_facts_among(
 
 
 def superseded(rows: DataFrame, key: Sequence[str], order: Column | None = None) -> DataFrame:
-    """Return the rows below their key's largest `order`; `order` is the run if None."""
+    """Return for each key all rows except those with the largest `order`. If `order` is None, use the column `run`."""
     place = F.col("run") if order is None else order
     last = F.max(place).over(Window.partitionBy(*key))
     return rows.withColumn("_last", last).where(place < F.col("_last")).drop("_last")

@@ -26,7 +26,7 @@ _log = logging.getLogger(__name__)
 
 LEASE_KEY = "tiersnap-lease.json"
 _LOCK_TRIES, _LOCK_PAUSE_S = 10, 0.05
-# tiersnap uses no lease on Hadoop file systems; docs/warehouse.md leaves the exclusion to the scheduler.
+# On Hadoop file systems tiersnap has no lease, so the scheduler must start one run at a time (docs/warehouse.md).
 _OF_THE_SCHEDULER = ("hdfs://", "viewfs://")
 
 
@@ -41,14 +41,14 @@ def only_run(
 ) -> Iterator[Callable[[], None]]:
     """Exclude other runs from a warehouse, and yield a function to call before each commit.
 
-    Without this a second run would treat the first one as killed, and delete the remote segments that it is uploading.
-    On HDFS nothing is excluded: the scheduler must not start two runs.
+    A second run would take the first one for killed, and would delete the remote segments that the first is uploading.
+    On HDFS no run is excluded, so the scheduler must not start two runs.
 
     Args:
-        warehouse: URI; None excludes nothing.
+        warehouse: URI; None excludes no run.
         run_id: id of this run, written to the lock or the lease.
         stores: settings of the object store.
-        writes: False for a plan. It takes no lock and no lease, and fails while a run writes.
+        writes: False for a plan, which takes neither lock nor lease. A plan fails if a run is writing at its start.
         renewed_each_s: seconds between two renewals of the lease.
 
     Raises:
@@ -80,7 +80,7 @@ def only_run(
 
 
 def _nothing() -> None:
-    """Check nothing: no other process can take a file lock while this process runs."""
+    """Do nothing. A file lock needs no check, because no other process can take it while this process runs."""
 
 
 def _refuse_without_conditions(warehouse: str) -> None:
@@ -171,7 +171,7 @@ def _no_folder(warehouse: str, error: OSError) -> UsageError:
 
 
 def _refuse_locked(warehouse: str, folder: Path) -> None:
-    """Raise TransientError if a run has locked the folder. A run may still lock it later."""
+    """Raise TransientError if a run has locked the folder. This function does not lock it, so a run may start later."""
     try:
         file = (folder / LEASE_KEY).open("rb", buffering=0)
     except FileNotFoundError:

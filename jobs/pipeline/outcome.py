@@ -34,8 +34,8 @@ class RunOutcome:
     kinds: set[FindingKind] = field(default_factory=set)  # kinds of all findings
     errors: list[TiersnapError] = field(default_factory=list)
     error_codes: Counter[ExitCode] = field(default_factory=Counter)  # number of all errors by exit code
-    lost_count: int = 0  # partitions that lost offsets in remote storage; another run has the same errors
-    has_rows: bool = False  # the run appended rows to the tables; in a plan: `--apply` would
+    lost_count: int = 0  # partitions that lost offsets in remote storage; another run would have the same errors
+    has_rows: bool = False  # the run appended rows to the tables; in a plan, `--apply` would append rows
     has_leftovers: bool = False  # a partition has leftovers in remote storage
     encryption_unknown: int = 0  # partitions without a manifest that shows whether the plugin encrypts
     verdicts: dict[Verdict, int] = field(default_factory=dict)  # number of segments after the run
@@ -57,7 +57,7 @@ class RunOutcome:
         return self.error_count > self.lost_count
 
     def problems(self, settings: RunSettings) -> Iterator[Problem]:
-        """Yield the problems that decide the exit code. A plan skips the verdicts that `--apply` resolves."""
+        """Yield the problems from which the exit code follows. For a plan, leave out verdicts that `--apply` clears."""
         yield from self.kinds
         yield from +self.error_codes
         cleared = () if settings.uploads else cleared_by_apply(settings.replay)

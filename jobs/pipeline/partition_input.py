@@ -2,13 +2,13 @@
 
     LISTED    one row: the listed partition
     FACTS     current rows of the table `partitions`; without the stored state if the replay may not start from it
-    COPIES    the newest row of each copy attempt in `remote_log_segments`; with a scan window refusals too
+    COPIES    the newest row of each copy attempt in `remote_log_segments`; if a scan has a window, also refusals
     WINDOW    only for a replay that starts inside the log: the rows of DECODES, a second time
     DECODES   rows of the table `segments`, ascending in base offset and part
     BATCHES   only for a survey: headers of the newest batches of each producer, ascending in offset
 
-The replay of rows in another order would give another state. Spark does not guarantee the order, so PartitionInput
-checks it.
+If the rows came in another order, the replay would compute a wrong state. Spark does not guarantee the order, so
+PartitionInput checks it.
 """
 
 from __future__ import annotations
@@ -70,7 +70,8 @@ _SURVEYED = {
     *("base_offset", "batch_length", "attributes", "last_offset_delta"),
     *("producer_id", "producer_epoch", "base_sequence"),
 }
-# The header fields that a survey needs. The first row has `header_count` only: the partition's headers in the tables.
+# The header fields that a survey needs. In the first row of a partition only `header_count` has a value: the number of
+# the partition's headers in the tables.
 HEADER = pa.struct(
     [("header_count", pa.int64()), *(field for field in RECORD_BATCH_FIELDS if field[0] in _SURVEYED)],
 )
@@ -84,11 +85,11 @@ SURVEY_INPUT = schema_of(
 
 
 class PartitionInput:
-    """The rows of one partition, read once and in order. A column may be absent if it is null in all rows.
+    """The rows of one partition. They can be read once, in order. A column may be absent if all its values are null.
 
     Attributes:
-        listed: the listed partition; None without a LISTED row.
-        results: the results of the last replay; None without FACTS rows.
+        listed: the listed partition; None if no row has the source LISTED.
+        results: the results of the last replay; None if no row has the source FACTS.
         facts: the facts of `results`.
         copies: complete remote segments and running copy attempts.
         refusals: uploads that failed because the segment's snapshot lacks a transaction.
@@ -114,7 +115,7 @@ class PartitionInput:
         self.refusals = list(chain.from_iterable(map(read_refusals, copies)))
 
     def _of(self, source: Source) -> Iterator[pa.RecordBatch]:
-        """Yield rows until a row of another source follows."""
+        """Yield the next rows, as long as they are of this source."""
         while self._slice is not None and self._slice[0] is source:
             yield self._slice[1]
             self._slice = next(self._slices, None)
@@ -123,12 +124,15 @@ class PartitionInput:
         return chain.from_iterable(map(read_decodes, self._of(source)))
 
     def window(self) -> Iterator[WindowDecode]:
-        """Yield the parts of the WINDOW rows in ascending order. Call it once, before the first `decode`."""
+        """Yield the decoded parts from rows of the source WINDOW, in order. Call it once, before the first `decode`."""
         for decode, run in self._parts(Source.WINDOW):
             yield WindowDecode(decode.file.base_offset, decode.end.last_offset + 1, run.deltas)
 
     def decode(self, base_offset: int) -> tuple[StoredDecode, Iterator[Run]] | None:
-        """Return a segment's decode and its runs; None if the tables have none. Call it in ascending order."""
+        """Return the decode of a segment, and its parts as Run objects; None if the tables have no decode.
+
+        Call this method in ascending order of `base_offset`.
+        """
         for _ in self.window():
             pass
         while (part := self._next()) is not None and part[0].file.base_offset < base_offset:
@@ -138,7 +142,7 @@ class PartitionInput:
         return part[0], self._runs(base_offset)
 
     def decodes(self) -> Iterator[tuple[StoredDecode, Iterator[Run]]]:
-        """Yield every decode and its runs in ascending order. Read the runs before the next decode."""
+        """Yield every decode, and its parts as Run objects, in order. Read the parts before the next decode."""
         while (part := self._next()) is not None:
             yield part[0], self._runs(part[0].file.base_offset)
 
@@ -175,7 +179,7 @@ _STRUCTS = {
 
 
 def _slices(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[Source, pa.RecordBatch]]:
-    """Yield each run of rows of one source, with the columns of the source's struct."""
+    """Yield the rows in slices. All rows of a slice have one source, and the columns are those of its struct."""
     last = (-1, -1, -1)
     for batch in batches:
         sources, offsets, parts = (batch.column(name).to_numpy().tolist() for name in INPUT_ORDER)
@@ -193,14 +197,14 @@ def _slices(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[Source, pa.Reco
 def input_rows(
     rows: DataFrame, source: Source, names: Sequence[str], *, offset: Column | None = None, part: Column | None = None
 ) -> DataFrame:
-    """Return INPUT rows: PARTITION_KEY, INPUT_ORDER, and the struct of the source.
+    """Return the rows with the columns PARTITION_KEY, INPUT_ORDER, and the struct of the source.
 
     Args:
         rows: any rows with PARTITION_KEY and the columns `names`.
         source: kind of the rows.
         names: columns to put into the struct.
-        offset: value for the order; None for 0.
-        part: value for the order; None for 0.
+        offset: the column `offset` of INPUT_ORDER; None for 0.
+        part: the column `part` of INPUT_ORDER; None for 0.
     """
     zero = F.lit(0)
     places = {
@@ -213,18 +217,18 @@ def input_rows(
 
 
 def fact_rows(facts: DataFrame, names: Sequence[str]) -> DataFrame:
-    """Return rows of the table `partitions` as INPUT rows, ordered by snapshot offset or base offset, then by part."""
+    """Return `input_rows` of facts. A fact is ordered by its snapshot offset, else by its base offset, then by part."""
     offset = F.coalesce("snapshot_offset", "base_offset", F.lit(0))
     return input_rows(facts, Source.FACTS, names, offset=offset, part=F.col("part"))
 
 
 def decode_rows(decodes: DataFrame, source: Source = Source.DECODES) -> DataFrame:
-    """Return rows of the table `segments` as INPUT rows."""
+    """Return `input_rows` of rows of the table `segments`."""
     return input_rows(decodes, source, SEGMENTS.names, offset=F.col("base_offset"), part=F.col("part"))
 
 
 def united(rows: Sequence[DataFrame]) -> DataFrame:
-    """Return the union of INPUT rows of several sources. Each struct column is null in rows of other sources."""
+    """Return the union of the results of `input_rows`. The struct of a source is null in the rows of other sources."""
     first, *others = rows
     for each in others:
         first = first.unionByName(each, allowMissingColumns=True)

@@ -23,7 +23,7 @@ class LogDirSource:
         uri: URI or path from the command line.
         log_dir: the opened directory.
         properties: its meta.properties; None if it has none.
-        collected_from, collected_log_dir: None; a CollectedSource has values.
+        collected_from, collected_log_dir: always None here; a CollectedSource has values.
     """
 
     uri: str
@@ -55,12 +55,12 @@ class LogDirSource:
     def listed(
         self, folder: str, topic_ids: Mapping[str, str], located: Callable[[Partition], Partition] = lambda each: each
     ) -> tuple[ListedPartition, Partition]:
-        """Return a partition. An unreadable one has a finding and no segments.
+        """Return the row of a partition, and its files. If the folder is unreadable, the row has a finding instead.
 
         Args:
             folder: name of the partition folder.
             topic_ids: topic ids by name, for topics without an id on disk.
-            located: returns the partition with a log start offset from another source than its files.
+            located: returns the partition with its log start offset, if that is known from outside the files.
         """
         found = self.log_dir.partition(folder)
         partition = located(replace(found, topic_id=found.topic_id or topic_ids.get(found.topic)))

@@ -27,14 +27,14 @@ _UPLOADED = str(Verdict.UPLOADED)
 def publish(run: RunContext, groups: pa.Table, listed: DataFrame) -> Published:
     """Publish the UPLOADED segments, and append the published rows to `remote_log_segments`.
 
-    Before a segment is published, it is compared with the log. Only the segments that this run uploaded are exempt. A
-    bounded scan has no exemption: it did not read the log before its window. Topics that a killed run left paused are
-    resumed.
+    Segments that earlier runs uploaded are compared with the log before they are published. After a scan with a window,
+    the segments of this run are compared too, because the run did not read the log before the window. If a killed run
+    left the copying of a topic paused, copying is resumed.
 
     Args:
         run: the run.
         groups: counts of segments by partition and verdict.
-        listed: LISTED rows, one replica per partition.
+        listed: the listed partitions (schema LISTED), one replica each.
     """
     given = run.given
     assert given.teller is not None
@@ -52,14 +52,14 @@ def publish(run: RunContext, groups: pa.Table, listed: DataFrame) -> Published:
 
 
 def without_refused(run: RunContext, names: pa.Table, listed: DataFrame) -> pa.Table:
-    """Return the partitions whose segments the cluster accepts; all partitions if the run has no cluster.
+    """Return the partitions for which the cluster accepts segments; all partitions if the run has no cluster.
 
     Each refusal is added to the run's errors.
 
     Args:
         run: the run.
         names: PARTITION_KEY of partitions with segments to upload.
-        listed: LISTED rows, one replica per partition.
+        listed: the listed partitions (schema LISTED), one replica each.
     """
     teller, outcome = run.given.teller, run.outcome
     if teller is None or not names.num_rows:
@@ -79,7 +79,7 @@ def without_refused(run: RunContext, names: pa.Table, listed: DataFrame) -> pa.T
 
 
 def _waiting(listed: DataFrame, groups: DataFrame) -> list[Row]:
-    """Return log_dir, topic, topic_id and partition of the listed partitions that `groups` names.
+    """Return log_dir, topic, topic_id and partition of the listed partitions that are in `groups`.
 
     The driver collects one small row per partition, because it publishes the segments itself.
     """

@@ -27,7 +27,7 @@ def progress() -> Column:
 
 
 def order() -> Column:
-    """Return the sort key of an attempt's rows: `progress`, then a published row after an unpublished one."""
+    """Return the sort key of an attempt's rows: `progress`; if that is equal, published rows come last."""
     return F.struct(progress().alias("progress"), F.coalesce("is_published", F.lit(False)).alias("is_published"))
 
 
@@ -47,7 +47,7 @@ def refusals(remote_log_segments: DataFrame) -> DataFrame:
 
 
 def observed(listed: DataFrame, *, run: int) -> DataFrame:
-    """Return a REMOTE_LOG_SEGMENTS row for each remote segment in `copies` of LISTED rows, once per replica."""
+    """Return the remote segments of the listed partitions as rows of `remote_log_segments`, once per replica."""
     copies = listed.where("topic_id is not null").select(*TOPIC_PARTITION, F.explode("copies").alias("copy"))
     rows = copies.select(*TOPIC_PARTITION, "copy.*").select(*(name for name in STATE_COLUMNS if name != "run"))
     values = {"object_bytes": F.lit(0), "rebuilt_indexes": F.create_map(), "run": F.lit(run)}
@@ -58,11 +58,11 @@ def differences(listed: DataFrame, remote_log_segments: DataFrame, *, run: int) 
     """Return the rows to append to `remote_log_segments` so that it equals the listed remote segments.
 
     A run does not list remote segments below the first local segment, so their rows stay. A segment with the state
-    DELETE_SEGMENT_FINISHED gets a new row if it is found again. `is_published` stays true once a record was read; that
-    no record exists is valid for the run that read the records only.
+    DELETE_SEGMENT_FINISHED gets a new row if it is found again. A later run keeps a true `is_published`, even if it
+    reads no records. It does not keep a false one.
     """
     found = observed(listed, run=run).select(*ATTEMPT_KEY, F.struct("*").alias("found"))
-    # Failures without a state get no order. They are not filtered out, so that Spark shares the read of `known.lost`.
+    # Failures without a state get a null order. A filter would prevent Spark from sharing the read with `known.lost`.
     is_state = F.isnotnull("segment_id") & F.isnotnull("state")
     place = F.when(is_state, order()).alias("_order")
     rows = remote_log_segments.where("topic_id is not null and partition is not null")
@@ -78,12 +78,12 @@ def differences(listed: DataFrame, remote_log_segments: DataFrame, *, run: int) 
 
 
 def _is_published() -> Column:
-    """Return `is_published` of the found remote segment; if that is null, the stored value if it is true."""
+    """Return `is_published` of the found remote segment. If that is null, return the stored value, but no false."""
     return F.coalesce(F.col("found.is_published"), F.when(F.col("known.is_published"), F.lit(True)))
 
 
 def _has_come() -> Column:
-    """Return a condition: the remote segment was found, and the table has no row of it or another state."""
+    """Return a condition: the remote segment was found, and the table has no row for it, or an outdated row."""
     known, found = F.col("known.state"), F.col("found.state")
     has_finished = (known == COPY_STARTED) & (found == COPY_FINISHED)
     # Our segment was stored as finished before the run learned that another attempt has the claim.
@@ -109,5 +109,5 @@ def _deleted(run: int) -> Column:
 
 
 def tiered_rows(tiered: DataFrame, *, run: int) -> DataFrame:
-    """Return the REMOTE_LOG_SEGMENTS rows of TIERED rows (upload.tier_task)."""
+    """Return the rows of `tiered` (schema TIERED of upload.tier_task) as rows of the table `remote_log_segments`."""
     return tiered.withColumn("run", F.lit(run).cast("long"))

@@ -1,4 +1,4 @@
-"""Stage 4, replay: replays the changed partitions from their decodes, starting at the state of an earlier replay."""
+"""Stage 4, replay: replays the decodes of the changed partitions. A replay starts at the state of an earlier one."""
 
 from __future__ import annotations
 
@@ -52,10 +52,10 @@ _MOST_NAMED = 100
 
 @dataclass(frozen=True)
 class ReplayPartition(ListingReplay):
-    """The task that replays one partition: INPUT rows to PARTITIONS rows."""
+    """The task that replays one partition: rows of `input_rows` to rows of PARTITIONS."""
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield the facts of the replay that the tables lack.
+        """Replay the partition, and yield those facts of the replay that the tables do not contain yet.
 
         Raises:
             ValueError: the rows are not in order.
@@ -89,7 +89,7 @@ class TableDecodes:
         return self.rows.window()
 
     def decode(self, segment: Segment, cuts: list[int]) -> tuple[Iterable[Run], SegmentEnd] | None:
-        """See DecodeSource. `cuts` are ignored: the stored decode is cut already."""
+        """See DecodeSource. `cuts` are ignored, because the stored decode is divided at these offsets already."""
         found = self.rows.decode(segment.base_offset)
         if found is None:
             return None
@@ -98,7 +98,7 @@ class TableDecodes:
 
 
 def resume_of(results: StoredResults | None) -> Resume:
-    """Return the state and the snapshots of an earlier replay to continue from; FROM_THE_BEGINNING without a state."""
+    """Return the state and the snapshots from which a replay continues; FROM_THE_BEGINNING if there is no state."""
     if results is None:
         return FROM_THE_BEGINNING
     replayed = results.replayed
@@ -117,8 +117,8 @@ def facts_of(
 
     Args:
         replayed: result of the replay.
-        listed: the LISTED row.
-        listing: the PartitionListing of `listed`.
+        listed: the listed partition.
+        listing: the PartitionListing of the same partition.
         run: number of the run.
         options_digest: ReplayOptions.digest.
     """
@@ -181,21 +181,21 @@ class Changed:
         return self.rows.select("topic", "partition").limit(_MOST_NAMED).collect()
 
     def sent(self, keys: DataFrame) -> DataFrame:
-        """Return keys for a join, marked for broadcast if the segments are few."""
+        """Return `keys` for a join. If there are few segments to replay, mark the keys for broadcast."""
         return F.broadcast(keys) if self.segments <= _MOST_SENT else keys
 
 
 def partition_input(
     listed: DataFrame, changed: Changed, segments: DataFrame, partitions: DataFrame, *, is_bounded: bool = False
 ) -> DataFrame:
-    """Return the INPUT rows of the changed partitions. Only this function reads the deltas in the tables.
+    """Return the input rows of the changed partitions. No other function of a run reads the deltas in the tables.
 
     Args:
-        listed: LISTED rows.
+        listed: the listed partitions (schema LISTED).
         changed: the partitions to replay.
         segments: the table, with the decodes of this run.
         partitions: the table.
-        is_bounded: some partitions were listed with a scan window.
+        is_bounded: whether partitions may have a scan window.
     """
     key = list(PARTITION_KEY)
     ours = listed.join(changed.rows, on=key)
@@ -228,5 +228,5 @@ def _facts(partitions: DataFrame, changed: Changed) -> DataFrame:
 
 
 def replay(rows: DataFrame, task: ReplayPartition, *, tasks: int | None = None) -> DataFrame:
-    """Return the PARTITIONS rows of INPUT rows. Each task replays partitions and uploads their snapshots."""
+    """Return the facts of the replays (schema PARTITIONS). Each task replays partitions and uploads their snapshots."""
     return by_key(rows, PARTITION_KEY, INPUT_ORDER, task, schemas.PARTITIONS, tasks=tasks)

@@ -38,11 +38,11 @@ from tiersnap.snapshot.units import count_of
 class RiskPartition:
     """The task that computes the risks of one partition.
 
-    A partition has no rows if it is never tiered, or was never replayed.
+    A partition has no rows if brokers never tier it, or if no run has replayed it.
 
     Attributes:
         settings: settings of the simulation.
-        boundaries: yield a row per snapshot offset instead of one per partition.
+        boundaries: yield one row per snapshot offset; if False, one row per partition.
     """
 
     settings: RiskSettings
@@ -116,7 +116,7 @@ def risk_of_warehouse(
         warehouse: URI.
         selection: the partitions.
         settings: settings of the simulation.
-        boundaries: return rows per snapshot offset instead of rows per partition.
+        boundaries: return one row per snapshot offset; if False, one row per partition.
         limit: largest number of rows.
 
     Raises:

@@ -39,9 +39,9 @@ def run(
     A plan writes nothing. It caches the rows that it would append, and reads them together with the stored rows.
 
     Args:
-        spark: a session, or a function that starts one. It is called after all checks that need no Spark.
+        spark: a session, or a function that starts one. The function is called after all checks that need no Spark.
         settings: settings of the run.
-        store: object store of the remote location; None to open the one in the settings.
+        store: object store of the remote location; None to open the store that the settings name.
         cluster: asked for leaders and copy tasks; None for a run without a cluster.
         publishes: returns the publisher for the store; None to publish nothing.
         talk: called with a sentence about each stage.
@@ -50,7 +50,8 @@ def run(
         TransientError: another run writes to the warehouse.
         UsageError: two sources contain the same partition; a source belongs to another cluster; the workers lack the
             package.
-        SourceNotFoundError, NotALogDirError: a source does not exist, or is no log directory. `run_input` raises more.
+        SourceNotFoundError: a source does not exist.
+        NotALogDirError: a source is no log directory. `run_input` lists the other errors.
     """
     given = run_input(settings, store, cluster, publishes)
     of_one = only_run(settings.warehouse, settings.run_id, settings.stores, writes=settings.apply)
@@ -84,7 +85,7 @@ def _stages(run: RunContext) -> RunOutcome:
         has_news = verdicts.changed.num_rows > 0
         run.outcome.has_rows = has_news or run.warehouse.has_rows or bool(totals.unrecorded)
         if run.settings.apply:
-            # Write the run's row before the verdicts, so that no later run gets the number of these verdicts.
+            # Write the row of `runs` before the verdicts. Otherwise the run after a kill would get the same number.
             record(run, totals, has_more=has_news)
             remember_verdicts(judging, verdicts)
         report(judging, verdicts.groups)

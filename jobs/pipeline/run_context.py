@@ -68,12 +68,12 @@ class RunContext:
 
     @property
     def is_bounded(self) -> bool:
-        """Return whether the run decodes a scan window only, not the segments before it."""
+        """Return whether the run has a scan window. Segments before the window are not decoded."""
         return self.settings.replay.scan is Scan.WINDOW
 
     @property
     def collected(self) -> dict[str, str]:
-        """Return the collected folders by URI, each with the name of its original log directory to print."""
+        """Return the printed name of the original log directory by URI of the collected folder."""
         return self.given.found.collected
 
     def append(self, table: str, rows: DataFrame) -> None:

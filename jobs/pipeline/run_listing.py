@@ -25,10 +25,10 @@ class RunListing:
     """The listed partitions of one run.
 
     Attributes:
-        replicas: LISTED rows of all replicas in the sources.
-        found: LISTED rows of the replicas after --leader; equal to `replicas` without that option.
-        listed: LISTED rows of the replicas that the run uses, one per partition.
-        leaders: LEADERS rows; None if the cluster did not choose the replicas.
+        replicas: all replicas in the sources (schema LISTED).
+        found: the replicas that --leader selects; equal to `replicas` if the option is not given.
+        listed: the replicas that the run uses, one per partition.
+        leaders: the leaders (schema LEADERS); None if the replicas were not chosen by the cluster's leaders.
     """
 
     replicas: DataFrame
@@ -41,7 +41,8 @@ def list_sources(run: RunContext) -> RunListing:
     """List the partitions of the sources, and choose one replica per partition.
 
     Raises:
-        UnfinishedError, TransientError: the leading replica is unknown for every partition.
+        UnfinishedError: for every partition, it is unknown which replica belongs to the leader.
+        TransientError: no replica can be chosen for any partition, and the first partition has no leader now.
     """
     settings, leaders = run.settings, run.given.leaders
     _count_found(run)
@@ -93,7 +94,7 @@ def remote_differences(run: RunContext, listed: DataFrame) -> DataFrame:
 
 
 def gone(run: RunContext, found: RunListing) -> DataFrame:
-    """Return GONE rows for the partitions that the run no longer found; see `gone_partitions`."""
+    """Return a GONE row for each partition that this run did not find again; see `gone_partitions`."""
     there = leading.still_led(found.found, found.listed, found.leaders)
     table, settings = run.warehouse.read("partitions"), run.settings
     return gone_partitions(table, there, sources=settings.sources, topics=settings.topics, run=run.number)

@@ -1,4 +1,4 @@
-"""The middle stages of a run: decodes, replays, and stores remote segments and deleted partitions in the tables."""
+"""The middle stages of a run: decode, replay, and rows about remote segments and deleted partitions for the tables."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def replay_changed(run: RunContext, listed: DataFrame, totals: RunTotals, *, has
 
     Args:
         run: the run.
-        listed: LISTED rows, one replica per partition.
+        listed: the listed partitions (schema LISTED), one replica each.
         totals: sums of the listing.
         has_decoded: the decode stage of this run committed rows.
     """
@@ -75,9 +75,9 @@ def _changed(run: RunContext, listed: DataFrame, totals: RunTotals, *, looks_aga
 
     Args:
         run: the run.
-        listed: LISTED rows, one replica per partition.
+        listed: the listed partitions (schema LISTED), one replica each.
         totals: sums of the listing.
-        looks_again: read the unreadable snapshot files again, and count the changed partitions again.
+        looks_again: try again to read snapshot files that an earlier run could not read. More partitions may change.
     """
     changed = changes_of(run, listed)
     if looks_again:
@@ -94,7 +94,7 @@ def _changed(run: RunContext, listed: DataFrame, totals: RunTotals, *, looks_aga
 
 
 def remember(run: RunContext, found: RunListing, totals: RunTotals) -> None:
-    """Append rows about changed remote segments, and end the rows of deleted partitions."""
+    """Append rows about changed remote segments, and rows that end the facts of deleted partitions."""
     if totals.differences:
         run.append("remote_log_segments", remote_differences(run, found.listed))
     if totals.gone:
@@ -102,7 +102,7 @@ def remember(run: RunContext, found: RunListing, totals: RunTotals) -> None:
         ended = verdicts.gone(
             verdicts.current(run.warehouse.read("readiness"), missing), run=run.number, now=settings.now
         )
-        # Append to readiness first. If the run is killed here, the next run misses the same partitions.
+        # Append to readiness first. If the run is killed here, the next run finds the same partitions deleted.
         if not ended.isEmpty():
             run.append("readiness", ended)
         ends = ended_facts(run.warehouse.read("partitions"), missing, run=run.number)

@@ -21,12 +21,12 @@ from tiersnap.snapshot.tables.spark_made_tables import RUNS
 
 
 def record(run: RunContext, totals: RunTotals, *, has_more: bool) -> None:
-    """Append the run's row to `runs` if the run changed anything, and the missing rows of earlier, killed runs.
+    """Append rows to `runs`: the row of this run if it changed anything, and the rows of earlier runs that were killed.
 
     Args:
         run: the run.
         totals: sums of the listing.
-        has_more: the run will append more rows.
+        has_more: whether the run appends rows to other tables after this call.
     """
     collected, settings = run.given.found.collected_log_dirs, run.settings
     replicas_without_producers = summary.KnownReplicasWithoutProducers.of(

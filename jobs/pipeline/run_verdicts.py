@@ -44,7 +44,7 @@ class VerdictCounts:
 
 @dataclass(frozen=True)
 class Judging:
-    """Judges the listed partitions of a run. Each method reads the current tables."""
+    """A judge of the listed partitions of a run. Each method reads the tables in their current state."""
 
     run: RunContext
     listed: DataFrame
@@ -52,7 +52,7 @@ class Judging:
 
     @classmethod
     def of(cls, run: RunContext, listed: DataFrame, totals: RunTotals) -> Judging:
-        """Return the Judging of the partitions `listed`. Reads the store's clock if remote segments were listed."""
+        """Return the Judging of the partitions `listed`. If remote segments were listed, read the store's clock."""
         settings = run.settings
         beside = BesideBrokers(left_for=settings.left_for, tasks=run.given.copy_tasks)
         if totals.copy_count and settings.left_for is not None:
@@ -62,20 +62,20 @@ class Judging:
         return cls(run, listed, task)
 
     def judged(self, among: DataFrame) -> DataFrame:
-        """Return the JUDGED rows of the partitions `among` (rows of PARTITION_KEY)."""
+        """Return the judged segments (schema JUDGED) of the partitions `among` (rows of PARTITION_KEY)."""
         read = self.run.warehouse.read
         return verdicts.verdicts(read("partitions"), read("remote_log_segments"), among, self.task)
 
     def beside_stored(self, among: DataFrame) -> DataFrame:
-        """Return the JUDGED rows of the partitions `among` (rows of PARTITION_KEY), each with its `readiness` row."""
+        """Return the judged segments of the partitions `among` (PARTITION_KEY), each with its `readiness` row."""
         stored = verdicts.current(self.run.warehouse.read("readiness"), among)
         return verdicts.beside_stored(self.judged(among), stored)
 
     def counts(self) -> VerdictCounts:
-        """Count the verdicts and set them in the outcome. The first call adds the findings to the outcome too."""
+        """Count the verdicts, and store the counts in the outcome. The first call also adds the findings to it."""
         outcome, among = self.run.outcome, self.listed.select(*PARTITION_KEY)
         findings = newest_facts(self.run.warehouse.read("partitions"), among, [FactKind.FINDING])
-        # Collect the runs of segments now if the partitions are few. Else the report reads those that it shows.
+        # If the partitions are few, count each sequence of equal segments now. Else the report reads what it shows.
         groups_of = summary.verdict_runs if outcome.partitions <= summary.DETAILS else summary.verdict_groups
         news = F.count_if(verdicts.is_news()).alias("news")
         judged = groups_of(self.beside_stored(among), self.run.settings.now, sums=(news,))
@@ -91,7 +91,7 @@ class Judging:
 
 
 def _partitions_of(groups: pa.Table) -> pa.Table:
-    """Return the distinct PARTITION_KEY rows of groups."""
+    """Return the distinct partitions of the groups (PARTITION_KEY)."""
     return groups.select(PARTITION_KEY).group_by(list(PARTITION_KEY)).aggregate([])
 
 
@@ -109,7 +109,7 @@ def remember_verdicts(judging: Judging, found: VerdictCounts) -> None:
 
 
 def tier(judging: Judging, groups: pa.Table) -> bool:
-    """Upload the READY segments whose files this run can read; return whether any segment was to be uploaded."""
+    """Upload the READY segments whose files this run can read. Return whether there was a segment to upload."""
     run, settings, outcome = judging.run, judging.run.settings, judging.run.outcome
     if not settings.uploads or not outcome.ready_here:
         return False

@@ -1,7 +1,7 @@
 """The Spark session of a command: the active one, the one of spark-submit, or a new one on this host.
 
-conf/spark-defaults.conf applies to new sessions only. An active session keeps all its settings, and a submitted one
-keeps its master.
+conf/spark-defaults.conf does not change an active session. A session of spark-submit takes these settings, but keeps
+its master.
 
 Failures of Spark are raised as TiersnapError, with one sentence and an exit code instead of a traceback.
 """
@@ -39,7 +39,7 @@ _THEIRS = ("pyspark", "py4j", "grpc")
 def _said(error: Exception) -> str:
     """Return the text of an error from Spark; an empty string for other errors.
 
-    A ConnectionError counts as Spark's: Python raises it on a socket to a JVM that has ended.
+    A ConnectionError counts as an error from Spark: Python raises it if the JVM at the other end has ended.
     """
     if isinstance(error, ConnectionError):
         return f"Py4JNetworkError: {error}"
@@ -142,7 +142,7 @@ def open_session(master: str | None, conf: Mapping[str, str], *, java_options: s
 
 
 def is_on_server(conf: Mapping[str, str]) -> bool:
-    """Return whether these settings name a Spark Connect server. Such a server may not see the files of this host."""
+    """Return whether these settings name a Spark Connect server. Such a server may lack the files of this host."""
     return conf.get("spark.master", "").startswith("sc://") or "SPARK_REMOTE" in os.environ
 
 
@@ -162,8 +162,7 @@ def _settings(conf: Mapping[str, str], java_options: str) -> dict[str, str]:
 def _own_defaults() -> dict[str, str]:
     """Return the defaults of a session that starts on this host.
 
-    Without the last setting Spark would create a folder `spark-warehouse` in the working directory. tiersnap has no
-    table in that folder.
+    Without spark.sql.warehouse.dir Spark would create an empty folder `spark-warehouse` in the working directory.
     """
     return {**defaults(), "spark.sql.warehouse.dir": Path(tempfile.gettempdir()).as_uri()}
 
@@ -237,8 +236,8 @@ def _java_writes_to_stderr() -> Iterator[None]:
 def _interrupts_later() -> Iterator[None]:
     """Delay Ctrl-C and SIGTERM until Spark has started.
 
-    An interrupt during the start would leave a JVM that waits forever. This also replaces PySpark's own handler, which
-    cancels jobs, so that their failure would hide the interrupt.
+    An interrupt during the start would leave a JVM that waits forever. When the block ends, the earlier handlers are
+    restored. PySpark's own handler would cancel jobs, and the failure of a cancelled job would hide the interrupt.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

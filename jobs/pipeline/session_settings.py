@@ -29,8 +29,8 @@ _START_SOON = {
 def sized_for(spark: SparkSession, folders: int) -> Iterator[int]:
     """Set the session's number of shuffle tasks for a number of partition folders, and restore it afterwards.
 
-    Yields the session's own number of tasks. Stages that read segments or upload use that number; joins and counts need
-    fewer.
+    Yield the number of tasks that the session had before. Stages that read segments or upload use that number. Joins
+    and counts need fewer tasks.
     """
     most = shuffle_tasks(spark)
     settings = {_TASKS: str(max(1, min(most, -(-folders // _FOLDERS_PER_TASK))))}

@@ -32,7 +32,7 @@ class RunSettings(JobSettings, UploadOptions):
     """The settings of `tiersnap run`.
 
     Raises:
-        UsageError: a leader is no source, or the expiration would omit producers that brokers keep.
+        UsageError: one of `leaders` is not in `sources`, or the expiration would omit producers that brokers keep.
     """
 
     sources: tuple[str, ...]  # URIs of log directories or collected folders
@@ -44,11 +44,11 @@ class RunSettings(JobSettings, UploadOptions):
     topic_ids: dict[str, str] = field(default_factory=dict)  # by topic name, for brokers before 2.8
     log_starts: dict[str, int] = field(default_factory=dict)  # offsets of --log-start, by TOPIC-PARTITION
     leaders: tuple[str, ...] = ()  # sources with the replica to use, if several sources contain a partition
-    # ms since the epoch. Upload a partition's segments up to the first one whose largest timestamp is `until` or later,
-    # exclusive. None for all.
+    # ms since the epoch. In each partition, upload the segments before the first one whose largest timestamp is `until`
+    # or later. None uploads all.
     until: int | None = None
     no_upload: bool = False  # with `apply`: write the tables, and nothing to remote storage
-    left_for: int | None = LEFT_FOR_MS  # ms after a broker's upload in which its segments are skipped; None skips none
+    left_for: int | None = LEFT_FOR_MS  # skip a partition for these ms after a broker's upload; None skips none
     now: int = field(default_factory=lambda: int(time.time() * 1000))  # ms since the epoch; a run reads no other clock
     options: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # see RunInfo
 

@@ -1,7 +1,7 @@
 """The job of `tiersnap simulate --warehouse`: it simulates the writes of the producers of every replayed partition.
 
-The simulated replica starts at the newest segment's base offset. So does a follower whose leader has tiered all closed
-segments. The tables contain the producer state at that offset.
+The simulated replica starts at the newest segment's base offset. A real follower starts there too, if its leader has
+tiered all closed segments. The tables contain the producer state at that offset.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ class SimulatedCounts:
     """The counts of one partition.
 
     Attributes:
-        is_simulated: the tables contain the state at the log end.
+        is_simulated: whether the partition was simulated; if not, the tables lack the state at the log end.
         is_unlocated: the log start offset is unknown, so the tables contain no state.
         has_headers: the tables have all batch headers, so retries of older batches were simulated too.
-        expired: number of skipped producers, which every broker has expired.
+        expired: number of skipped producers. Every broker has dropped them, because they expired.
         tally: sums of the simulated writes.
     """
 
@@ -60,7 +60,7 @@ class WhatIfRow:
 
     replica: ReplicaKey
     answers: WriteOutcome | None = None  # the brokers' answers to the write; None in the row of counts
-    differs: bool | None = None  # the leader answers differently
+    differs: bool | None = None  # whether the leader gives another answer than the replica
     counts: SimulatedCounts | None = None
 
 
@@ -148,7 +148,7 @@ def simulate_warehouse(
         warehouse: URI.
         selection: the partitions.
         task: simulates one partition.
-        everything: return answers that equal the leader's too.
+        everything: also return answers of the replica that equal the leader's.
 
     Raises:
         SourceNotFoundError: no partition was replayed in the warehouse.
@@ -166,7 +166,7 @@ def _simulated(rows: DataFrame, everything: bool) -> SimulateOutcome:
         F.count_distinct("log_dir", "topic", "partition").alias("partitions"),
     )
     order = [F.col("doubles").desc(), F.col("differs").desc(), F.col("writes").desc(), *map(F.col, same)]
-    found = [row.asDict() for row in counted.orderBy(*order).collect()]  # one row per kind of answer, so few
+    found = [row.asDict() for row in counted.orderBy(*order).collect()]  # few rows, one per kind of answer
     totals = (
         rows.where("write is null")
         .agg(

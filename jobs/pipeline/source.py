@@ -14,8 +14,8 @@ The columns are those of RECORD_BATCHES. The options are:
 - `path`, or the argument of load(): one log directory on file:, s3: or hdfs:.
 - `topic`: regular expression for complete topic names.
 - `partition`: partition number.
-- `fromOffset` (inclusive), `untilOffset` (exclusive): limits of the batches' base offsets. Segments outside are not
-  opened.
+- `fromOffset` (inclusive), `untilOffset` (exclusive): limits of the batches' base offsets. The reader does not open
+  segments outside the limits.
 - `checkCrc`: true (the default) or false.
 - `taskBytes`: approximate size of the segments of one task; the default is 134217728.
 - `onDamage`: `fail` (the default) raises an error. `stop` returns the rows up to the damage and logs a warning.
@@ -105,7 +105,7 @@ def _number(name: str, text: str) -> int:
 
 
 def _one_of(options: Mapping[str, str], name: str, *values: str) -> str:
-    """Return an option's value in lower case, or the first of `values` if it is not given.
+    """Return an option's value in lower case. If the option is not given, return the first of `values`.
 
     Raises:
         ValueError: the value is none of `values`.
@@ -179,10 +179,10 @@ class KafkaSegmentReader(DataSourceReader):
         self._stops_at_damage = stops_at_damage
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Return the tasks: segments that may contain a selected batch, packed by size in the order of the log.
+        """Return the tasks. A task has up to `taskBytes` of neighbouring segments that may contain selected batches.
 
         Raises:
-            ValueError: the log directory has no selected partition, or a file is unreadable and onDamage is `fail`.
+                ValueError: the options select no partition; or a file is unreadable, and onDamage is `fail`.
         """
         tasks: list[list[SegmentRef]] = [[]]
         size = 0
@@ -270,5 +270,5 @@ class KafkaSegmentReader(DataSourceReader):
 
 
 def _unlisted(partition: Partition) -> Iterator[Finding]:
-    """Return the findings that cause missing rows: the folder or a .log file that cannot be read."""
+    """Return the findings about a folder or .log file that cannot be read. Its rows are missing in the DataFrame."""
     return (each for each in partition.findings if each.path == partition.path or each.path.endswith(".log"))

@@ -29,7 +29,7 @@ class SparkRequest:
 
     @property
     def is_on_server(self) -> bool:
-        """Return whether the options name a Spark Connect server, which may not see the files of this host."""
+        """Return whether the options name a Spark Connect server, which may lack the files of this host."""
         from tiersnap.jobs.pipeline.session import is_on_server
 
         conf = dict(self.conf)

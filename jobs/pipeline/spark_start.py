@@ -77,7 +77,7 @@ def check_spark(release: str) -> None:
         raise UsageError(f"Spark is {release}: tiersnap needs Spark 4.1 or 4.2", hint=with_extra("spark"))
 
 
-# Options that become options of spark-submit. Each has a value.
+# tiersnap's options that `submit_line` replaces by options of spark-submit. Each takes a value.
 _OF_SUBMIT = ("--master", "--spark-conf")
 _FLAG = "--print-submit"
 
@@ -90,8 +90,8 @@ def submit_line(
     Args:
         main: the Python file to submit.
         words: words of the command line after the command's name.
-        master: the effective --master.
-        conf: the effective --spark-conf settings.
+        master: value of --master, from the command line, the environment or the file of settings.
+        conf: settings of --spark-conf, from the same sources.
         config: the file of settings. The line sets TIERSNAP_CONFIG to it, because the driver reads that variable.
 
     Raises:

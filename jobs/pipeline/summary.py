@@ -1,6 +1,6 @@
-"""Stage 8, report: Spark counts READINESS rows; the driver collects groups, and segments of a few partitions.
+"""Stage 8, report: Spark counts the verdicts; the driver collects the counts, and the segments of a few partitions.
 
-The table `runs` stores the replicas without producers in the settings of the newest run.
+The replicas without producers are stored in the table `runs`: in the column `settings` of the newest run's row.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ _AGGREGATES = {"count": F.count, "sum": F.sum, "min": F.min, "max": F.max}
 
 
 def verdict_groups(readiness: DataFrame, now: int, *more: str, sums: Sequence[Column] = ()) -> DataFrame:
-    """Return one row per partition, verdict, kind of snapshot and `more`, with the sums for aggregate.of_partials.
+    """Return one row per partition, verdict, kind of snapshot and `more`, with the sums that `of_partials` needs.
 
     Args:
-        readiness: READINESS rows.
+        readiness: the verdicts (schema READINESS).
         now: ms since the epoch.
         more: further columns to group by.
         sums: further aggregates.
@@ -67,7 +67,10 @@ def verdict_groups(readiness: DataFrame, now: int, *more: str, sums: Sequence[Co
 
 
 def verdict_runs(readiness: DataFrame, now: int, *, sums: Sequence[Column] = ()) -> DataFrame:
-    """Return rows of `verdict_groups`, one per run of neighbouring segments of a partition; see `run_number`."""
+    """Return rows like `verdict_groups`, but one per sequence of neighbouring segments that have the same group.
+
+    The column `run_number` numbers the sequences of a partition.
+    """
     same = F.struct("verdict", *SNAPSHOT_KEY, F.isnull("next_base_offset"))
     by_offset = Window.partitionBy(*PARTITION_KEY).orderBy("base_offset")
     begins = readiness.withColumn("_begins", (~same.eqNullSafe(F.lag(same).over(by_offset))).cast("int"))
@@ -82,7 +85,8 @@ def to_report(
 
     Args:
         groups: rows of `verdict_groups` or of `verdict_runs`.
-        readiness_of: returns READINESS rows of the given PARTITION_KEY rows. Called only for rows of `verdict_groups`.
+        readiness_of: returns the verdicts (schema READINESS) of the given partitions (PARTITION_KEY). It is called if
+            `groups` comes from `verdict_groups`, which has no segments.
         run: facts about the run.
         spark: session.
     """
@@ -106,7 +110,7 @@ def to_report(
 
 
 def _segments(runs: pa.Table, held: Codes) -> pa.Table:
-    """Return rows of `verdict_runs` in the columns SEGMENT_COLUMNS."""
+    """Return rows of `verdict_runs` with their columns renamed to SEGMENT_COLUMNS."""
     of_segments = {"base_offset": "first_offset", "next_base_offset": "end_offset", "size_bytes": "bytes"}
     columns = {name: runs[of_segments.get(name, name)] for name in SEGMENT_COLUMNS if name != "held"}
     return pa.table({**columns, "held": held.encode(labels_of(runs))}).select(SEGMENT_COLUMNS)
@@ -121,7 +125,7 @@ def _coded(table: pa.Table, topics: Codes, log_dirs: Codes) -> pa.Table:
 
 @dataclass(frozen=True)
 class KnownReplicasWithoutProducers:
-    """The replicas without producers that the table `runs` has before a run, and after it."""
+    """The replicas without producers: those in the table `runs` before a run, and those after the run."""
 
     before: tuple[ReplicaWithoutProducers, ...]
     after: tuple[ReplicaWithoutProducers, ...]
@@ -134,7 +138,7 @@ class KnownReplicasWithoutProducers:
         settings: RunSettings,
         collected: Collection[str],
     ) -> KnownReplicasWithoutProducers:
-        """Return the replicas that a run found, and those of earlier runs that this run did not check.
+        """Return the replicas that a run found. Keep replicas of earlier runs if this run did not check them.
 
         Args:
             found: replicas without producers that this run found.

@@ -1,4 +1,4 @@
-"""The input of simulations over the tables: decodes and newest batch headers of each replayed partition."""
+"""The input of simulations from tables: the decodes and the newest batch headers of each replayed partition."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _KEPT = (FactKind.REPLAYED, FactKind.STATE, FactKind.BOUNDARY, FactKind.SEGMENT,
 
 
 def survey_input(partitions: DataFrame, segments: DataFrame, record_batches: DataFrame | None) -> DataFrame:
-    """Return the SURVEY_INPUT rows of the newest replay of each existing partition.
+    """Return the input rows (schema SURVEY_INPUT) of each partition that was replayed and still exists.
 
     Args:
         partitions, segments: the tables.
@@ -55,9 +55,9 @@ def survey_input(partitions: DataFrame, segments: DataFrame, record_batches: Dat
 
 
 def _headers(record_batches: DataFrame, stated: DataFrame) -> DataFrame:
-    """Return a row with the number of headers per partition, and the newest headers of each producer.
+    """Return input rows of headers: for each partition one row with their number, then each producer's newest headers.
 
-    Headers of a file are used only if its size and time equal those that the replay listed.
+    Headers of a segment are used only if the decoded file had the size and time that the replay listed.
     """
     files = stated.withColumnRenamed("base_offset", "segment_base_offset")
     files = files.withColumnRenamed("size_bytes", "segment_size_bytes")
@@ -79,7 +79,7 @@ class WithSchema(Protocol):
     """A task with the schema of its result."""
 
     def __call__(self, batches: Iterator[pa.RecordBatch], /) -> Iterator[pa.RecordBatch]:
-        """Yield the result of one partition from its SURVEY_INPUT rows."""
+        """Yield the result for one partition; `batches` are its rows (schema SURVEY_INPUT)."""
 
     @property
     def schema(self) -> pa.Schema:
@@ -87,7 +87,7 @@ class WithSchema(Protocol):
 
 
 def started_on(warehouse: str, spark: SparkSession | Session) -> SparkSession:
-    """Return the session; call `spark` first if it is a function.
+    """Return the session. If `spark` is a function, call it to get the session.
 
     Raises:
         SourceNotFoundError: the warehouse is a folder on this host without the table `partitions`.
@@ -105,7 +105,7 @@ def _not_replayed(warehouse: str) -> SourceNotFoundError:
 
 
 def surveyed_partitions(spark: SparkSession, warehouse: str, selection: Selection, task: WithSchema) -> DataFrame:
-    """Run `task` over each selected partition and return its rows.
+    """Run `task` for each selected partition, and return the rows that the task yields.
 
     Raises:
         SourceNotFoundError: no partition was replayed in the warehouse.

@@ -23,14 +23,14 @@ _log = logging.getLogger(__name__)
 
 
 def sweep_whole_store(store: ObjectStore, topics: re.Pattern[str] | None, talk: Callable[[str], None]) -> None:
-    """Delete the leftovers of killed processes, for the store itself and for matching topics; see sweep_store."""
+    """Delete what `sweep_store` calls leftovers of killed processes. Skip topics that do not match `topics`."""
     swept = sweep_store(store, lambda topic: matches_topic(topic, topics))
     if str(swept):
         talk(f"removed leftovers of killed processes: {swept}")
 
 
 def sweep_listed(listed: DataFrame, location: RemoteLocation, talk: Callable[[str], None]) -> None:
-    """Delete the leftovers of LISTED partitions. The next run retries objects that could not be deleted."""
+    """Delete the leftovers of the listed partitions. If an object cannot be deleted, the next run tries again."""
     first_segment = F.min(F.col("segments")[0]["base_offset"]).alias("local_start")
     # Group the replicas, so that each partition is swept once.
     left = listed.where("leftover_count > 0").groupBy("topic", "topic_id", "partition").agg(first_segment)

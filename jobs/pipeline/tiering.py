@@ -1,4 +1,4 @@
-"""Stage 6, tier: selects the READY segments and uploads them in offset order, one partition per task at a time."""
+"""Stage 6, tier: selects the READY segments, and uploads the segments of each partition in offset order."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _INDEXES = ("offset_index_bytes", "time_index_bytes", "transaction_index_bytes")
 
 
 def ready_segments(judged: DataFrame, listed: DataFrame, schema: pa.Schema) -> DataFrame:
-    """Return the JUDGED rows to upload in the columns of tier_task.READY.
+    """Return the judged segments that a run uploads, with the columns of tier_task.READY.
 
     Args:
-        judged: JUDGED rows.
-        listed: LISTED rows, for the sizes of the index files.
+        judged: the judged segments (schema JUDGED).
+        listed: the listed partitions (schema LISTED), which contain the sizes of the index files.
         schema: tier_task.READY.
     """
     ready = judged.where(F.col("verdict").isin(sorted(TO_UPLOAD)))
@@ -38,12 +38,13 @@ def ready_segments(judged: DataFrame, listed: DataFrame, schema: pa.Schema) -> D
 
 
 def ending_before(ready: DataFrame, until: int) -> DataFrame:
-    """Return the READY rows of each partition up to its first one whose largest timestamp is `until` or later.
+    """Return the segments of each partition before its first segment whose largest timestamp is `until` or later.
 
-    That row and all rows after it are left out, even older ones: segments must become visible in offset order.
+    All segments after that one are left out too, whatever their timestamps, because segments must become visible in
+    offset order.
 
     Args:
-        ready: READY rows.
+        ready: the segments to upload (schema READY).
         until: ms since the epoch.
     """
     later = F.when(F.col("largest_timestamp") >= until, F.col("base_offset"))
@@ -53,13 +54,13 @@ def ending_before(ready: DataFrame, until: int) -> DataFrame:
 
 
 def in_steps(ready: DataFrame, tasks: int, *, whole_partitions: bool) -> DataFrame:
-    """Add `step`, the number of the commit with which each segment is uploaded. Steps ascend with the offset.
+    """Add the column `step`. Segments with the same step are committed together; steps ascend with the offsets.
 
     Args:
-        ready: READY rows.
+        ready: the segments to upload (schema READY).
         tasks: number of tasks that share a step.
-        whole_partitions: give all segments of a partition the same step. With a scan window, uploading a segment shows
-            which transactions are open at its end. A later step would have to read that from remote storage.
+        whole_partitions: give all segments of a partition the same step. If a scan has a window, the upload of a
+            segment finds the transactions open at its end. A later step would read them from remote storage again.
     """
     cost, task = F.col("size_bytes") + SEGMENT_BYTES, F.pmod(F.hash(*PARTITION_KEY), F.lit(tasks))
     before = Window.partitionBy(task).orderBy(*PARTITION_KEY, "base_offset").rowsBetween(Window.unboundedPreceding, -1)
@@ -71,7 +72,7 @@ def in_steps(ready: DataFrame, tasks: int, *, whole_partitions: bool) -> DataFra
 
 
 def without_failed(ready: DataFrame, remote_log_segments: DataFrame, *, run: int) -> DataFrame:
-    """Return the READY rows of partitions without a failed upload in this run, because uploads must have no gap."""
+    """Leave out partitions with a failed upload in this run, because uploaded segments must have no gap."""
     failed = remote_log_segments.where((F.col("run") == run) & F.isnotnull("error")).select(*TOPIC_PARTITION)
     return ready.join(failed, on=list(TOPIC_PARTITION), how="left_anti")
 
@@ -83,12 +84,12 @@ def tier(
     *,
     tasks: int,
 ) -> DataFrame:
-    """Upload the segments of each partition in offset order, and return TIERED rows.
+    """Upload the segments of each partition in offset order, and return the outcomes (schema TIERED).
 
-    Segments must become visible in order: a broker never goes back to upload a gap.
+    The order matters, because a broker never goes back to upload a gap.
 
     Args:
-        ready: READY rows.
+        ready: the segments to upload (schema READY).
         task: upload.tier_task.TierTask.
         schema: tier_task.TIERED.
         tasks: number of Spark tasks.

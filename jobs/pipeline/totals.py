@@ -55,7 +55,7 @@ class RunTotals:
 
     @property
     def unrecorded(self) -> range:
-        """Return the numbers of the runs that were killed before their row in the table `runs`."""
+        """Return the numbers of the runs that were killed before they wrote their row of the table `runs`."""
         return range(self.recorded + 1, self.newest + 1)
 
 
@@ -71,7 +71,7 @@ def of_changes(changed: DataFrame) -> DataFrame:
 
 
 def of_listing(listed: DataFrame) -> DataFrame:
-    """Return one row with the counts of LISTED rows that concern remote storage."""
+    """Return one row of counts about the remote storage of the listed partitions."""
     left, lacks = F.count_if(F.col("leftover_count") > 0).alias("left"), F.col("lacks_beginning")
     doubted = F.when(F.every(lacks), F.min(F.when(lacks, F.concat_ws("-", "topic", "partition")))).alias("doubted")
     lost = F.count_if(F.size("lost") > 0).alias("lost")
@@ -79,7 +79,7 @@ def of_listing(listed: DataFrame) -> DataFrame:
 
 
 def asked(frames: Iterable[DataFrame]) -> RunTotals:
-    """Return the totals. Each DataFrame has one row with some fields of RunTotals; one query reads all of them."""
+    """Return the totals. Each DataFrame has one row with some fields of RunTotals; one query reads all DataFrames."""
     rows = reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), frames).collect()
     values: dict[str, Any] = {}
     for row in rows:

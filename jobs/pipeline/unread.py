@@ -1,6 +1,7 @@
-"""Snapshot files that an earlier run could not read. A partition has changed if reading one has another result now.
+"""Snapshot files that an earlier run could not read. Each run tries again to read them.
 
-Size and time of a file do not show whether it can be read, so each run reads these files again.
+If a file can be read now, or fails with another error, its partition has changed. The size and time of a file do not
+show this.
 """
 
 from __future__ import annotations
@@ -57,18 +58,18 @@ ANSWERED = pa.schema([UNREAD.field(name) for name in PARTITION_KEY])
 
 
 def look_again(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield an ANSWERED row for each UNREAD row whose file has another result than before."""
+    """Read the files again. Yield the partitions of the files for which `is_answered` is true (schema ANSWERED)."""
     for batch in batches:
         found = filter(UnreadSnapshot.is_answered, _UNREAD_ROWS.read([batch]))
         yield _UNREAD_ROWS.batch(found).select(PARTITION_KEY)
 
 
 def unread_snapshots(changes: DataFrame, listed: DataFrame, partitions: DataFrame) -> DataFrame:
-    """Return the UNREAD rows of the partitions that `partition_changes` found unchanged.
+    """Return the unread snapshot files (schema UNREAD) of the partitions that `partition_changes` found unchanged.
 
     Args:
         changes: rows of `partition_changes`.
-        listed: LISTED rows.
+        listed: the listed partitions (schema LISTED).
         partitions: the table.
     """
     key = list(PARTITION_KEY)
@@ -80,12 +81,12 @@ def unread_snapshots(changes: DataFrame, listed: DataFrame, partitions: DataFram
 
 
 def look(unread: DataFrame) -> DataFrame:
-    """Read the files of UNREAD rows again. Return an ANSWERED row per partition with another result."""
+    """Read the files in `unread` again. Return the partitions with another result (schema ANSWERED)."""
     return unread.mapInArrow(of_batches(look_again), of_arrow(ANSWERED)).distinct()
 
 
 def answered(changes: DataFrame, answers: DataFrame) -> DataFrame:
-    """Return `changes` with `is_changed` true for the partitions in `answers` (ANSWERED rows)."""
+    """Return `changes`, with `is_changed` true for the partitions in `answers`."""
     found = answers.withColumn("_answered", F.lit(True))
     joined = changes.join(found, on=list(PARTITION_KEY), how="left")
     return joined.withColumn("is_changed", F.expr("is_changed or coalesce(_answered, false)")).drop("_answered")

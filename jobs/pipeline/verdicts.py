@@ -39,19 +39,19 @@ _STORED = schemas.of_arrow(STORED_VERDICTS)
 _SEGMENT = tuple(name for name in Rows(SegmentFacts).names if name != "base_offset")
 
 
-# A change of one of these columns needs a new row.
+# If one of these columns changes, a new row of `readiness` is appended.
 _TELLING = ("verdict", "snapshot", "compared", "next_base_offset")
-# A change of these needs a new row only if the segment is to be uploaded: some other reasons contain a time.
+# If one of these changes, a row is appended only for segments to upload. Other reasons may contain a time.
 _DETAILS = ("reason", "snapshot_provenance")
 _TO_UPLOAD = sorted(WAITING | TO_UPLOAD)
 
 
 @dataclass(frozen=True)
 class JudgePartition(Policy):
-    """The task that judges the segments of one partition: INPUT rows (FACTS, COPIES) to JUDGED rows."""
+    """The task that judges the segments of one partition: rows of `input_rows` (FACTS, COPIES) to rows of JUDGED."""
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield the JUDGED rows of the partition."""
+        """Yield the judged segments of the partition (schema JUDGED)."""
         rows = PartitionInput(batches)
         yield JUDGED_ROWS.batch(self.judged(rows.results, rows.copies, rows.refusals))
 
@@ -63,7 +63,7 @@ class JudgePartition(Policy):
         Args:
             found: results of the newest replay; None if there are none.
             copies: remote segments of the partition.
-            refusals: failed uploads whose snapshot lacks a transaction.
+            refusals: uploads that failed because the segment's snapshot lacks a transaction.
 
         Raises:
             ValueError: the partition has segments, snapshots or copies, but no replay.
@@ -89,8 +89,8 @@ class JudgePartition(Policy):
 def _refused(refusals: Sequence[CopyEvent], found: StoredResults) -> dict[int, str]:
     """Return the errors of refused uploads that are still valid, by base offset.
 
-    A refusal of an earlier run is valid only if the segment's snapshot was computed: the broker may have replaced a
-    snapshot file since.
+    A refusal of an earlier run is valid only if the segment's snapshot was computed. If the snapshot is a file, the
+    broker may have replaced it since.
     """
     errors: dict[int, str] = {}
     for each in refusals:
@@ -123,7 +123,7 @@ def _copy_plan(replayed: StoredReplay, judged: SegmentReadiness, before: Snapsho
 
 
 def verdicts(partitions: DataFrame, copies: DataFrame, among: DataFrame, task: JudgePartition) -> DataFrame:
-    """Return the JUDGED rows of some partitions.
+    """Return the judged segments of some partitions (schema JUDGED).
 
     Args:
         partitions: the table.
@@ -150,17 +150,17 @@ def verdicts(partitions: DataFrame, copies: DataFrame, among: DataFrame, task: J
 def current(readiness: DataFrame, among: DataFrame) -> DataFrame:
     """Return the newest `readiness` row of each existing segment in the partitions `among`."""
     rows = readiness.join(among.select(*PARTITION_KEY), on=list(PARTITION_KEY), how="left_semi")
-    # Compare the time too: two runs may have the same number if the first one was killed before it was recorded.
+    # Compare the times too. If a run was killed before it wrote its row of `runs`, the next may have the same number.
     return newest_row(rows, SEGMENT_KEY, F.struct("run", "judged_at")).where(F.isnotnull("verdict"))
 
 
 def beside_stored(judged: DataFrame, stored: DataFrame) -> DataFrame:
-    """Add `before` to JUDGED rows: the segment's stored `readiness` row, or null if it has none.
+    """Add the column `before` to the judged segments: the stored `readiness` row, or null if the table has none.
 
-    A deleted segment has a row with SEGMENT_KEY and `before` only.
+    A deleted segment gets a row in which only SEGMENT_KEY and `before` have values.
 
     Args:
-        judged: JUDGED rows.
+        judged: the judged segments (schema JUDGED).
         stored: rows of `current` of the same partitions.
     """
     names = (*JUDGEMENT, "topic_id", *_SEGMENT)
@@ -197,7 +197,7 @@ def news(beside: DataFrame, *, run: int, now: int) -> DataFrame:
 
 
 def gone(stored: DataFrame, *, run: int, now: int) -> DataFrame:
-    """Return the rows to append to `readiness` for deleted segments; `stored` are their rows of `current`."""
+    """Return the rows to append to `readiness` for deleted segments; `stored` are the segments' rows from `current`."""
     return in_columns(stored.drop(*JUDGEMENT), _STORED, _written(run, now))
 
 

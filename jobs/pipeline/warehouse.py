@@ -35,7 +35,7 @@ _log = logging.getLogger(__name__)
 
 _NUMBERED = ("segments", "partitions", "remote_log_segments")
 _READ_BY_RUNS = (*_NUMBERED, "readiness")
-# Columns with statistics in the tables that every run reads. Runs skip files by these columns only. By default Delta
+# The columns with statistics in the tables that every run reads. Runs use no others to skip files. By default Delta
 # would compute statistics of the first 32 columns at every commit.
 _STATISTICS = ("run", *PARTITION_KEY)
 _MOST_COMMITS = 100  # number of commits to read from each table's history
@@ -82,7 +82,7 @@ class Warehouse:
         return self.spark.createDataFrame(ARROW_TABLES[table].empty_table(), schemas.TABLES[table])
 
     def exists(self, table: str) -> bool:
-        """Return whether the table has a commit; raise the errors of `read`."""
+        """Return whether the table has a commit. The errors are those of `read`."""
         if table not in self._read and self._lacks(table):
             self._read[table] = None
         if table not in self._read:
@@ -102,17 +102,18 @@ class Warehouse:
         return self._read[table] is not None
 
     def _lacks(self, table: str) -> bool:
-        """Return whether this host's folder contains other tables but not this one. Spark then need not search it.
+        """Return whether the warehouse's folder on this host has other tables, but not this one.
 
-        A folder without any table proves nothing: the warehouse may be on the host of a Connect server.
+        If so, Spark need not search the table. A folder without tables proves nothing, because the warehouse may be on
+        the host of a Connect server.
         """
         return lacks_table(self.uri, table) and not _lacks_all(self.uri)
 
     def keep(self, name: str, rows: DataFrame, schema: StructType) -> DataFrame:
-        """Compute the rows once and return them. A second computation could differ, since files and stores change.
+        """Compute the rows once, and return the stored rows. A second computation could have another result.
 
-        The rows replace those of an earlier run in the folder `scratch` of the warehouse, because a serverless session
-        has no cache. A plan writes nothing and uses the cache.
+        The rows are stored in the folder `scratch` of the warehouse, where they replace the rows of an earlier run. A
+        cache would not suffice, because a serverless session has none. A plan writes nothing, and uses the cache.
 
         Args:
             name: name of the folder below `scratch`.
@@ -127,9 +128,9 @@ class Warehouse:
         return self.spark.read.schema(schema).parquet(path)
 
     def commits_of(self, numbers: Collection[int]) -> dict[int, Row]:
-        """Return rows of `run_id`, `first` and `last` (ms since the epoch of its commits), by run number.
+        """Return one row per run, by run number: `run_id`, and the times of its `first` and `last` commit (epoch ms).
 
-        The result lacks a run if newer commits pushed its commits out of the tables' histories.
+        A run is absent if its commits are older than the last _MOST_COMMITS commits of each table.
         """
         run = F.get_json_object("userMetadata", "$.run").cast("long").alias("run")
         run_id = F.get_json_object("userMetadata", "$.tiersnap_run_id").alias("run_id")
@@ -229,7 +230,7 @@ def _quoted(path: str) -> str:
 
 
 def lacks_table(warehouse: str, table: str) -> bool:
-    """Return whether a warehouse in a folder of this host lacks a table; False for other storage, which Spark reads."""
+    """Return whether a warehouse in a folder of this host lacks a table; False if the warehouse is on other storage."""
     if not warehouse.startswith(("/", "file:")):
         return False
     filesystem, path = resolve(warehouse)
@@ -237,7 +238,7 @@ def lacks_table(warehouse: str, table: str) -> bool:
 
 
 def is_no_warehouse(place: str) -> bool:
-    """Return whether a folder of this host has neither a table nor the lock file of a first run."""
+    """Return whether a folder of this host is no warehouse: it has neither a table nor the lock file of a run."""
     return _lacks_all(place) and not Path(resolve(place)[1], LEASE_KEY).exists()
 
 

@@ -15,8 +15,8 @@ from tiersnap.snapshot.log.selection import NamedLogDir
 class KnownTopicIds:
     """The topic ids from --topic-ids, from the cluster, and from `__cluster_metadata` on the broker's disks."""
 
-    given: Mapping[str, str]  # --topic-ids: ids by topic name
-    cluster: Cluster | None  # None: do not ask a cluster
+    given: Mapping[str, str]  # the file of --topic-ids: ids by topic name
+    cluster: Cluster | None  # None if no cluster is to be asked
     log_dirs: Sequence[NamedLogDir]
 
     def find(self, topic: str) -> str | None:

@@ -1,4 +1,4 @@
-"""The remote location of a command that only reads."""
+"""The remote location of a command that reads remote storage and writes nothing to it."""
 
 from __future__ import annotations
 
@@ -35,18 +35,15 @@ class RemoteView:
     def inventory(
         self, expiry: BrokerExpiry, records: Records | None = None, ask_log_start: AskLogStart | None = None
     ) -> Inventory | None:
-        """Return the inventory of remote segments.
+        """Return the inventory of remote segments; None if there is neither a remote location nor records.
 
-        With a remote location it lists the store, after one request that checks that the store answers. Without one it
-        uses the records only.
+        If there is a remote location, one request first checks that the store answers. The inventory then lists the
+        store. Without a remote location, the inventory has the segments of the records.
 
         Args:
             expiry: the broker's expiration of producers.
             records: records of `__remote_log_metadata`; None if none were read.
-            ask_log_start: see Observe.
-
-        Returns:
-            None without a remote location and without records.
+            ask_log_start: see the class Observe.
         """
         if self.remote is None and records is None:
             return None
@@ -59,9 +56,9 @@ class RemoteView:
         return HostInventory(self._look(records, ask_log_start), expiry)
 
     def beginnings(self, expiry: BrokerExpiry) -> Beginnings:
-        """Return a Beginnings that finds the start of logs in remote storage; without --remote it finds nothing.
+        """Return a Beginnings that finds the start of logs in the remote location; without a location it finds none.
 
-        One request first checks that the store answers.
+        If there is a location, one request first checks that the store answers.
         """
         from tiersnap.snapshot.replay.replay_start import Beginnings, beginning
 
@@ -70,23 +67,23 @@ class RemoteView:
         return Beginnings(partial(beginning, self._look(), expiry))
 
     def location(self) -> RemoteLocation:
-        """Return the remote location, opened for reading; raise the errors of `open_existing_store`."""
+        """Return the remote location, opened for reading. The errors are those of `open_existing_store`."""
         from tiersnap.remote_storage.layouts.remote_location import open_location
 
         return open_location(self.open_store(), self.layout)
 
     def open_store(self, *, writes: bool = False) -> ObjectStore:
-        """Return the object store; raise the errors of `open_existing_store`.
+        """Return the object store. The errors are those of `open_existing_store`.
 
         Args:
-            writes: open it for writing too.
+            writes: open the store for reading and writing; by default only for reading.
         """
         from tiersnap.remote_storage.stores.open_store import open_existing_store
 
         return open_existing_store(self.remote or "", self.stores, writes=writes)
 
     def ask(self) -> RemoteLocation:
-        """Return the remote location after one request that checks that the store answers."""
+        """Send one request to check that the store answers, then return the remote location."""
         location = self.location()
         next(iter(location.store.list()), None)
         return location

@@ -49,13 +49,13 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Known(Generic[T]):
-    """A fact and its source."""
+    """A fact and its source, or the reason why the fact is unknown."""
 
     value: T | None  # None if the fact is unknown
-    source: str  # if the fact is unknown: the reason
+    source: str  # the reason if the fact is unknown
 
     def require(self, name: str) -> T:
-        """Return the value; UsageError if the fact is unknown. `name` is the name of the fact in the message."""
+        """Return the value. If the fact is unknown, raise UsageError with the `name` of the fact in its message."""
         if self.value is None:
             raise UsageError(f"{name} not known: {self.source}", hint=_OPTION_OF[name])
         return self.value
@@ -63,7 +63,7 @@ class Known(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """The facts of the command line. A field is empty or None if its option was not given."""
+    """The facts from the command line. A field is empty or None if its option was not given."""
 
     log_dirs: tuple[str, ...]
     server_properties: Path | None
@@ -84,7 +84,7 @@ class Situation:
     remote: Known[RemoteView]
     layout: str | None  # name of the layout; None if neither the command line nor the broker's settings have one
     cluster: Known[Cluster]
-    # Settings of the brokers of these log directories; a text is the reason why a broker's settings are unknown.
+    # One item per broker that uses these log directories: its settings, or a text that says why they are unknown.
     brokers: tuple[BrokerSettings | str, ...]
 
     @property
@@ -98,14 +98,14 @@ class Situation:
         return _location_of(self.broker).value
 
     def verdict(self, location: RemoteLocation) -> LocationVerdict:
-        """Compare a remote location with the settings of this host's brokers: do they read it?"""
+        """Return whether this host's brokers read the remote location, according to their settings."""
         from tiersnap.remote_storage.publish.broker_evidence import name_of, settings_evidence
         from tiersnap.remote_storage.publish.location_proof import decide
 
         return decide(name_of(location), [settings_evidence(self.brokers, location)])
 
     def refuse_contradiction(self, store: ObjectStore) -> None:
-        """Raise WrongPlaceError if this host's brokers read another location than `store` in the situation's layout."""
+        """Raise WrongPlaceError if the settings of this host's brokers name another location or layout than `store`."""
         from tiersnap.remote_storage.layouts.remote_location import open_location
 
         self.verdict(open_location(store, self.layout or DEFAULT_LAYOUT)).refuse_contradiction()
@@ -145,11 +145,11 @@ class Situation:
     def answering(self, *, needs_remote: bool = False) -> tuple[Situation, list[TiersnapError]]:
         """Return the situation without servers that do not answer, and the errors of these servers.
 
-        Only a cluster and a remote location from the broker's settings are tested. Those of the command line stay: if
-        they do not answer, the command fails later.
+        If the cluster or the remote location comes from the broker's settings, it gets one request. If it comes from
+        the command line, it gets no request and stays in the situation. If it does not answer, the command fails later.
 
         Args:
-            needs_remote: keep the remote location untested too, because the command cannot continue without it.
+            needs_remote: send no request to the remote location, because the command cannot continue without it.
         """
         cluster, errors = _answering(self.cluster, lambda cluster: cluster.brokers())
         if needs_remote:
@@ -162,7 +162,7 @@ class Situation:
         return replace(self, cluster=Known(None, why))
 
     def lines(self, *names: str) -> Iterator[str]:
-        """Yield a line to print for each fact that does not come from the command line; none if no broker is known.
+        """Yield a line for each fact that the command line does not give. If no broker is known, yield nothing.
 
         Args:
             names: names of the facts to print; without names all facts are printed.
@@ -196,11 +196,11 @@ def _answering(fact: Known[T], ask: Callable[[T], object]) -> tuple[Known[T], li
 
 
 def gather(given: Given) -> Situation:
-    """Return the situation. It reads /proc, `.lock` and server.properties only, and sends no request to any server.
+    """Return the situation. `gather` reads /proc, `.lock` and server.properties, and sends no request to any server.
 
     Raises:
-        UsageError: --server-properties cannot be read; or several brokers run on this host, and the command line has
-            no log directory, remote location or cluster.
+        UsageError: --server-properties cannot be read; or several brokers run on this host, and the command line names
+            neither log directories nor a remote location nor a cluster.
     """
     brokers = tuple(_brokers(given))
     broker = _broker(brokers, given)
@@ -211,9 +211,9 @@ def gather(given: Given) -> Situation:
 
 
 def _brokers(given: Given) -> Iterator[BrokerSettings | str]:
-    """Yield the settings of --server-properties, then those of the brokers that lock the log directories.
+    """Yield the settings in --server-properties, then the settings of each broker that locks a log directory.
 
-    Without log directories yield those of all brokers that run on this host.
+    If no log directories are given, yield the settings of all brokers that run on this host.
     """
     from tiersnap.snapshot.host.brokers import brokers_here
     from tiersnap.snapshot.host.running_broker import running_brokers, settings_of_file

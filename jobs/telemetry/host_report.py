@@ -30,15 +30,15 @@ def host_run(
     remote: str = "",
     applied: bool = False,
 ) -> RunInfo:
-    """Return the RunInfo of the current command, with the current time as its end. All its counts are 0.
+    """Return the RunInfo of the current command. Its end is the current time, and its counts are 0.
 
     Args:
         run_id: id of the run.
-        log_dirs: normalized URIs (see `located`), for commands in the report and for its disks.
-        now: ms since the epoch, the time of the verdicts (--now).
+        log_dirs: URIs of the log directories, normalized by `located`.
+        now: time of the verdicts (--now), in ms since the epoch.
         source: the log directories as the user wrote them.
-        remote: URI of the remote location; empty if the command tiers nothing.
-        applied: the command ran with --apply.
+        remote: URI of the remote location; empty if the command uploads nothing.
+        applied: whether the command has --apply.
     """
     context = click.get_current_context()
     started_at = clock(context)
@@ -75,7 +75,7 @@ def write_report_and_metrics(
         folder: folder of the page; None writes no page.
         sinks: the sinks of metrics.
         errors: number of errors.
-        seconds: duration by stage; None if the command has no stages.
+        seconds: duration by name of the stage; None if the command has no stages.
     """
     if folder is not None:
         from tiersnap.snapshot.report.write import write_report
@@ -85,7 +85,7 @@ def write_report_and_metrics(
 
 
 def disks_below(log_dirs: Iterable[str]) -> tuple[Disk, ...]:
-    """Return the file systems of the log directories, each once. Directories that are not on this host are skipped."""
+    """Return each file system that has log directories, once. Directories that are not on this host are skipped."""
     found = {}
     on_disk: defaultdict[str, list[str]] = defaultdict(list)
     for log_dir in sorted(set(log_dirs)):

@@ -1,4 +1,4 @@
-"""OpenLineage events of a run (spec 2-0-2): START at the begin, COMPLETE or FAIL at the end."""
+"""OpenLineage events of a run (spec 2-0-2): START when the run begins, COMPLETE or FAIL when it ends."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ class Sinks:
 
     command: str  # label of every sample, so that two commands on one host keep their own samples
     file: Path | None = None  # ends in .prom, which the textfile collector requires
-    # URL of a push gateway, or URL with a grouping key: http://host:9091/metrics/job/tiersnap/cluster/eu
+    # URL of a push gateway. It may contain a grouping key: http://host:9091/metrics/job/tiersnap/cluster/eu
     pushgateway: str | None = None
     by_partition: bool = False  # samples by partition instead of by topic
 
@@ -42,11 +42,11 @@ class Sinks:
         return self.file is not None or self.pushgateway is not None
 
     def send(self, samples: Callable[[], Iterable[Sample]]) -> None:
-        """Compute the samples and send them to each sink. A failure is logged, not raised."""
+        """Compute the samples and send them to each sink. Log a failure as a warning, and raise nothing."""
         if not self.is_any:
             return
         made: list[Sample] = []
-        attempt("metrics", lambda: made.extend(list(map(self._labelled, samples()))))  # the list: add all or none
+        attempt("metrics", lambda: made.extend(list(map(self._labelled, samples()))))  # list() adds all or none
         if not made:
             return
         _log.info("sending %d samples", len(made))
@@ -54,7 +54,7 @@ class Sinks:
             attempt(f"--metrics-file {path}", lambda: self._write(path, made))
         if (url := self.pushgateway) is not None:
             group = with_path(url, f"metrics/job/tiersnap/command/{self.command}")
-            # POST keeps the group's metrics that the body lacks, such as the last success of an earlier run.
+            # The gateway keeps metrics that a POST does not contain, such as the last success of an earlier run.
             attempt(
                 f"--pushgateway {url}",
                 lambda: post(group, prometheus(made).encode(), "text/plain; version=0.0.4"),
@@ -64,7 +64,7 @@ class Sinks:
         return replace(sample, labels={"command": self.command, **sample.labels})
 
     def _write(self, path: Path, samples: list[Sample]) -> None:
-        """Write the file atomically. Copy the last success of an earlier run from it if `samples` has none."""
+        """Replace the file atomically. If `samples` has no last success, keep the one in the old file."""
         written = list(samples)
         if path.exists() and not any(each.name == LAST_SUCCESS for each in samples):
             before = last_success(path.read_text(encoding="utf-8"))
@@ -87,7 +87,7 @@ def check_metrics_file(path: Path) -> None:
         with path.open("rb") as file:
             begins = file.read(len(_OURS))
     except OSError:
-        return  # a missing file is fine, and writing reports an unreadable one
+        return  # a missing file is valid; if the file is unreadable, the later write fails and logs the error
     if begins not in (b"", _OURS):
         hint = shlex.join(["--metrics-file", str(path.with_name(f"tiersnap-{path.name}"))])
         raise UsageError(f"--metrics-file {path} exists and another program wrote it", hint=hint)
@@ -114,10 +114,10 @@ TIMEOUT_SECONDS = 2.0
 
 
 def attempt(what: str, action: Callable[[], object]) -> None:
-    """Run `action` for at most two seconds; log a failure as a warning.
+    """Run `action`, and return after at most two seconds. Log a failure or a timeout as a warning.
 
-    The action runs in a daemon thread, because a lookup of a host name has no timeout. A thread that takes longer is
-    abandoned.
+    The action runs in a daemon thread, because a lookup of a host name has no timeout. After a timeout, the thread may
+    continue.
 
     Args:
         what: subject of the warning.
@@ -145,7 +145,7 @@ def attempt(what: str, action: Callable[[], object]) -> None:
 
 
 def with_path(url: str, path: str) -> str:
-    """Return the URL with this path; return a URL that has a path unchanged."""
+    """Return the URL with `path` appended. If the URL has a path of its own, return it unchanged."""
     if urlsplit(url).path.strip("/"):
         return url
     return f"{url.rstrip('/')}/{path}"

@@ -63,15 +63,16 @@ if TYPE_CHECKING:
     from tiersnap.snapshot.host.summary import Host
     from tiersnap.snapshot.replay.expiry import BrokerExpiry
 
-_WIDEST = 200  # columns of a sentence in a pipe; a command is never wrapped
+_WIDEST = 200  # characters of a sentence per line if stdout is no terminal; a command is never wrapped
 
 
 @dataclass(frozen=True, slots=True)
 class DoctorResult:
     """The state of the host, and the next steps.
 
-    `remote` is empty without --remote. `hung`, `twice` and `copying` are empty without a cluster. `records` is null
-    without a cluster or a remote location. `location` is null without evidence from a cluster or a running broker.
+    `remote` is empty without --remote. `hung`, `twice` and `copying` are empty if no cluster is known. `records` is
+    null if the cluster or the remote location is unknown. `location` is null if neither a cluster nor a running broker
+    gives evidence.
     """
 
     log_dirs: list[ExaminedLogDir]
@@ -128,7 +129,7 @@ def doctor(
     Give all entries of log.dirs as LOGDIR: separate them with blanks or commas, or use a glob. The command reads only
     names and small files, so it takes seconds even for large disks. `tiersnap scan` reads the segments.
 
-    The exit code is 5 if a file is damaged, 6 if a file may not be read, 4 if segments wait, and otherwise 0.
+    The exit code is 5 if a file is damaged, 6 if this user may not read a file, 4 if segments wait, and otherwise 0.
 
     --remote probes the store: conditional writes, checksums, Object Lock, lifecycle rules and clock. The probe writes
     only objects with the prefix claims/probe-, and deletes them. If the store is not safe for tiersnap, the exit code
@@ -141,10 +142,10 @@ def doctor(
 
     The command compares the remote location with the location that brokers read. If brokers read another location, the
     command prints that location, requests nothing from --remote, and exits with 4, or with 5 if segments are missing.
-    Topics in the remote location with an id that the cluster lacks are reported as unused.
+    If a topic in the remote location has an id that the cluster lacks, the command reports the topic as unused.
 
-    With a remote location and a cluster the command reports published segments with missing objects, and the command
-    that restores them (exit code 5).
+    With a remote location and a cluster the command reports published segments with missing objects (exit code 5). The
+    next steps restore the objects.
 
     With a cluster the command reports the obstacles to copying (exit code 4): hung copies (--hung-after), copy tasks
     that fail again and again (watched for up to three task intervals), and topics that a killed run left paused. On
@@ -186,7 +187,7 @@ def doctor(
     else:
         output.document(_result(answers, advice), errors=errors)
     problems: list[Problem] = list(answers.problems())
-    if not answers.is_elsewhere:  # a contradiction always exits with 4, even without an answer
+    if not answers.is_elsewhere:  # if brokers read another location, the exit code is 4, even if a server is silent
         problems += unanswered
     code = exit_code_of(problems)
     hung_count = None
@@ -197,7 +198,7 @@ def doctor(
 
 
 def _view_to_ask(situation: Situation, compared: Compared | None, location: JudgedLocation | None) -> RemoteView:
-    """Return the remote location with the brokers' layout. If brokers read another location, its URI is None."""
+    """Return the remote location with the brokers' layout. If brokers read another location, return it without URI."""
     view = situation.remote.value or NO_LOCATION
     if location is not None and location.is_contradicted:
         view = replace(view, remote=None)
@@ -234,7 +235,7 @@ class _Answers:
         return self.location is not None and self.location.is_contradicted
 
     def problems(self) -> Iterator[Problem]:
-        """Yield the problems that decide the exit code."""
+        """Yield the problems from which the exit code follows."""
         from tiersnap.remote_storage.stores.probe import problems_of
 
         yield from self.host.problems()
@@ -303,7 +304,10 @@ class _Advice:
 
 
 def _freeing(host: Host, stuck: Iterable[HungRemoteCopy | FailingCopyTask]) -> tuple[NextStep, ...]:
-    """Return the step that frees copy tasks. If the repair of snapshots restarts all their brokers, return none."""
+    """Return the step that frees copy tasks: `unblock`, or a restart of the leaders.
+
+    Return no step if the repair of missing snapshots restarts these brokers anyway.
+    """
     from tiersnap.snapshot.gate.steps_by_problem import RESTART_LEADER, UNBLOCK
 
     if host.can_pause_copying:
@@ -348,7 +352,7 @@ def _result(answers: _Answers, advice: _Advice) -> DoctorResult:
 
 
 def _print_screen(output: Output, sections: Mapping[str, Iterable[str]], advice: _Advice) -> None:
-    """Print the sections, each with its name in the left column, and the next steps."""
+    """Print the sections and the next steps. The name of each section is in the left column."""
     width = terminal_width() or _WIDEST
     for name, lines in sections.items():
         left = name

@@ -84,7 +84,7 @@ def find_copy_problems(
         records: all records of the cluster; None to read them.
 
     Raises:
-        UsageError: a log directory is of another cluster.
+        UsageError: a log directory belongs to another cluster.
     """
     if cluster is None or hung_after is None:
         return CopyProblems()
@@ -128,7 +128,7 @@ def _of_twice(twice: Sequence[CopiedTwice]) -> Iterator[str]:
 
 
 def _waiting_bytes(opened: Iterable[NamedLogDir], begins: Mapping[tuple[str, int], int]) -> Counter[tuple[str, int]]:
-    """Return for each partition the bytes of its closed segments from the offset in `begins` (inclusive)."""
+    """Return the bytes of closed segments by topic and partition, from the offset in `begins` (inclusive) on."""
     from tiersnap.snapshot.log.selection import named
 
     waiting: Counter[tuple[str, int]] = Counter()
@@ -167,7 +167,7 @@ class Compared:
         layout: name of the layout that brokers read.
         location: verdict whether brokers read the location.
         records: all records in __remote_log_metadata.
-        has_all_records: whether __remote_log_metadata still has its first offsets, so that no record was deleted.
+        has_all_records: whether every partition of __remote_log_metadata starts at offset 0, so no record was deleted.
     """
 
     missing: Missing
@@ -178,9 +178,9 @@ class Compared:
 
 
 def compare_records(situation: Situation, talk: Callable[[str], None]) -> Compared | None:
-    """Return the comparison of the cluster's records with the remote location; None if one of them is unknown.
+    """Return the comparison of the cluster's records with the remote location.
 
-    The layout is --layout, or the layout of the brokers.
+    Return None if the cluster or the location is unknown. Without --layout, use the layout of the brokers.
     """
     cluster, view = situation.cluster.value, situation.remote.value
     if cluster is None or view is None:
@@ -204,9 +204,10 @@ def compare_records(situation: Situation, talk: Callable[[str], None]) -> Compar
 def compare_if_answered(
     situation: Situation, talk: Callable[[str], None]
 ) -> tuple[Compared | None, Situation, list[TiersnapError]]:
-    """Return the result of `compare_records`, the situation, and no errors.
+    """Return the result of `compare_records`, the situation, and an empty list.
 
-    If the cluster does not answer, return None, the situation without the cluster, and the error.
+    If the cluster comes from a broker's settings and does not answer, return None, the situation without the cluster,
+    and a list with the error.
 
     Raises:
         TransientError: the cluster of --bootstrap-server does not answer.
@@ -271,7 +272,7 @@ def first_lines(found: Sequence[T], line_of: Callable[[T], str], noun: str) -> I
 def problems_of_cluster(
     compared: Compared | None, copies: CopyProblems, location: JudgedLocation | None
 ) -> Iterator[OtherProblem]:
-    """Yield the problems of the cluster and of the remote location that decide the exit code."""
+    """Yield the problems of the cluster and of the remote location from which the exit code follows."""
     if _lacks_segments(compared):
         yield OtherProblem.LOST_REMOTE_SEGMENT
     if copies.hung:
@@ -283,7 +284,7 @@ def problems_of_cluster(
 def steps_of_cluster(
     place: Place, compared: Compared | None, copies: CopyProblems, freeing: Iterable[NextStep]
 ) -> Iterator[Step]:
-    """Yield the steps that restore lost remote segments, and the steps `freeing`, which free hung copies."""
+    """Yield the steps that restore lost remote segments. If copies hang, yield the steps in `freeing` too."""
     if _lacks_segments(compared):
         yield from map(place.render, _mending(place, compared))
     if copies.hung:
@@ -301,7 +302,7 @@ def _of_hung(copies: CopyProblems, freeing: Iterable[NextStep]) -> Iterator[Next
 
 
 def _mending(place: Place, compared: Compared) -> Iterator[NextStep]:
-    """Yield `mend` without and with --apply. If brokers read another location, yield nothing."""
+    """Yield two steps, `mend` and `mend --apply`. If brokers read another location, yield nothing."""
     if compared.location.state is not LocationState.CONTRADICTED:
         plan = _mend_of(place, compared)
         yield plan

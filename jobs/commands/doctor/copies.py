@@ -61,8 +61,8 @@ class CopyFindings:
     Attributes:
         failing: copy tasks that fail again and again.
         paused: topics with disabled copying.
-        lost_epochs: partitions without leader epochs that a broker of LOGDIR leads.
-        standing: partitions with an unmoved last stable offset that a broker of LOGDIR leads.
+        lost_epochs: partitions that lack leader epochs; a broker of LOGDIR leads them.
+        standing: partitions whose last stable offset has not moved; a broker of LOGDIR leads them.
         leftovers: leftovers in the remote location.
     """
 
@@ -93,7 +93,7 @@ class CopyFindings:
             yield leftover.says()
 
     def problems(self) -> Iterator[OtherProblem]:
-        """Yield the problems that decide the exit code. Leftovers are no problem."""
+        """Yield the problems from which the exit code follows. Leftovers are no problem."""
         if self.failing or self.lost_epochs:
             yield OtherProblem.STUCK_COPY
         if self.left_paused:
@@ -124,7 +124,7 @@ class CopyFindings:
 
 
 def steps_once(steps: Iterable[Step]) -> list[Step]:
-    """Return the steps without repeated commands. The first step of a command stays, and gets the first note."""
+    """Return the steps. If several have the same command, return only the first, with the first note among them."""
     found: dict[object, Step] = {}
     for number, each in enumerate(steps):
         key = each.command or number
@@ -143,7 +143,7 @@ def check_copies(
 ) -> CopyFindings:
     """Return the obstacles to copying in a cluster, and the leftovers of failed attempts.
 
-    If copy tasks may fail, the function watches them for up to three task intervals.
+    If the records suggest that copy tasks fail, the function watches these tasks for up to three task intervals.
 
     Args:
         cluster: the cluster to ask; without one the result is empty.
@@ -154,7 +154,8 @@ def check_copies(
         talk: prints progress.
 
     Raises:
-        BrokerUnavailableError, ClusterRefusedError: the cluster does not answer, or refuses.
+        BrokerUnavailableError: the cluster does not answer.
+        ClusterRefusedError: the cluster refuses a request.
     """
     if cluster is None:
         return CopyFindings()

@@ -1,4 +1,4 @@
-"""The check of `doctor` whether brokers read the remote location."""
+"""The part of `doctor` that checks whether brokers read the remote location."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class JudgedLocation:
         return self.state is LocationState.CONTRADICTED
 
     def lines(self) -> Iterator[str]:
-        """Yield the state with its evidence, and after a contradiction the next step."""
+        """Yield the state with its evidence. If brokers read another location, yield the next step too."""
         yield f"{self.state}: {self.sentence}"
         if self.is_contradicted:
             yield NAME_THE_PLACE
@@ -38,8 +38,8 @@ def judge_location(situation: Situation, verdict: LocationVerdict | None) -> Jud
     """Return the verdict on the remote location; None without a location or without evidence.
 
     Args:
-        situation: has the settings of the broker on this host, which decide without a cluster.
-        verdict: verdict from the cluster; None without a cluster.
+        situation: has the settings of the broker on this host. They are the evidence if `verdict` is None.
+        verdict: the verdict of a comparison with the cluster; None if there was none.
     """
     if situation.remote.value is None:
         return None

@@ -215,13 +215,14 @@ def simulate(
     client's answer to the application. Without --all only rows with differences are printed. No file is written. A log
     that begins in remote storage is simulated only with --remote.
 
-    --risk estimates the cost of three alternatives of KIP-952, the most expensive first. An empty snapshot in place of
-    each missing or wrong one: the lost producers, the records appended twice, and for how long. Waiting until retention
-    has deleted those segments: the time, and the bytes that stay untiered. A replay: bytes and time for the whole log,
-    for the expiration window that KIP-952 proposed, and from the nearest snapshot.
+    --risk estimates the cost of three alternatives of KIP-952, the most expensive first. The first is an empty snapshot
+    in place of each missing or wrong one. Its cost is the number of lost producers, the number of records that may be
+    appended twice, and the duration of this risk. The second is to wait until retention has deleted the segments. Its
+    cost is the time, and the bytes that stay untiered. The third is a replay. Its cost is bytes and time: for the whole
+    log, for the expiration window that KIP-952 proposed, and from the nearest snapshot.
 
-    --warehouse simulates all partitions that a run has read, on Spark. Each replica starts at its newest segment's base
-    offset.
+    With --warehouse the command simulates, on Spark, all partitions that a run has read. Each replica starts at its
+    newest segment's base offset.
     """
     from tiersnap.snapshot.gate.exit_code import exit_code_of
     from tiersnap.snapshot.gate.verdict import Verdict
@@ -258,7 +259,7 @@ def simulate(
 
 
 def _running_broker(opened: Sequence[NamedLogDir]) -> BrokerEra | None:
-    """Return the era of the broker that runs in the log directories; None if none runs, or its release is unknown."""
+    """Return the era of the broker that uses the log directories; None if no broker runs or its release is unknown."""
     from tiersnap.snapshot.exactly_once.models.eras import BROKER_ERAS, era_of
     from tiersnap.snapshot.host.running_broker import lock_holder
 
@@ -271,17 +272,18 @@ def _running_broker(opened: Sequence[NamedLogDir]) -> BrokerEra | None:
 
 
 def _run_of(warehouse: str) -> Place:
-    """Return the Place of next steps for a warehouse; they tier with `tiersnap run`."""
+    """Return the Place of next steps for a warehouse. The next step that uploads segments is `tiersnap run`."""
     return command_place(tier=("run", Hole.SOURCES, "--remote", Hole.REMOTE, "--warehouse", warehouse))
 
 
 def warehouse_of(ctx: click.Context, log_dirs: Sequence[str], warehouse: str | None) -> str | None:
-    """Return the warehouse, or None if the command is to read LOGDIR.
+    """Return the URI of the warehouse, or None if the command is to read LOGDIR.
 
-    If the environment or a settings file gives one of them and the command line the other, the command line decides.
+    Both may be given, one on the command line, the other in the environment or a settings file. The one on the command
+    line is used.
 
     Raises:
-        UsageError: the command line gives both, or no source gives any.
+        UsageError: the command line has both LOGDIR and --warehouse, or neither was given.
     """
     hint = "give log directories of this host, or --warehouse for the tables of tiersnap run"
     is_typed = opt.is_typed(ctx, "warehouse")
@@ -307,7 +309,7 @@ def _refuse_options_of_the_other(ctx: click.Context, *, is_risk: bool) -> None:
 
 
 def _first_typed(ctx: click.Context, names: Container[str]) -> str | None:
-    """Return the first option of the parameters `names` that the command line sets; None if it sets none of them."""
+    """Return the first option on the command line whose parameter is in `names`; None if there is no such option."""
     for param in ctx.command.params:
         name = str(param.name)
         if name in names and opt.is_typed(ctx, name):

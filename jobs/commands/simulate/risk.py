@@ -60,7 +60,9 @@ BOUNDARY_COLUMNS = {
 
 @dataclass(frozen=True, slots=True)
 class SimulateSummary:
-    """The summary of `simulate`. With --risk it has a sentence per alternative of KIP-952, or `risk` if none applies.
+    """The summary of `simulate`. With --risk it has a sentence for each alternative of KIP-952.
+
+    If no snapshot is missing or wrong, `risk` says so, and the alternatives are absent.
 
     Attributes:
         summary: a sentence about all rows.

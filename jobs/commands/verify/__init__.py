@@ -63,7 +63,7 @@ class VerifiedSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class VerifySummary:
-    """The counts of snapshots that were not compared, and of remote segments."""
+    """The number of snapshots that were not compared, and the counts of verified remote segments."""
 
     NOT_TOLD: ClassVar = ("verdicts", "skipped", "bytes")
     not_compared: Annotated[
@@ -114,22 +114,22 @@ def verify(
     tiersnap verify --remote s3://bucket/tiers --depth metadata
 
     On the host of a running broker the command finds LOGDIR and the remote location. LOGDIR is an entry of log.dirs. To
-    give several, separate them with blanks or commas, or use a glob.
+    give several entries, separate them with blanks or commas, or use a glob.
 
-    MATCHES: the file equals the log. EXTENDS: the file also has producers from before the log start. SUSPECT: entries
-    that a broker would keep now contradict the log. CORRUPT: no broker can read the file. UNVERIFIED: the log is
-    damaged at a lower offset, or the file may not be read. NOT_COMPARED: the log begins in remote storage, and --remote
-    is missing.
+    MATCHES: the file equals the log. EXTENDS: the file also has producers from before the log start. SUSPECT: the log
+    contradicts entries that a broker would still keep. CORRUPT: no broker can read the file. UNVERIFIED: the log is
+    damaged at a lower offset, or this user may not read the file. NOT_COMPARED: the log begins in remote storage, and
+    --remote is missing.
 
     With --strict every difference is SUSPECT. With --against every file must equal the producer state of the log
     exactly. `tiersnap scan` lists missing files.
 
     The exit code is 5 if a file is CORRUPT or no broker can open it. It is 4 if a file is SUSPECT, or if the beginning
-    of a log is not in --remote. It is 6 if a file is UNVERIFIED or may not be read.
+    of a log is not in --remote. It is 6 if a file is UNVERIFIED, or if this user may not read it.
 
-    Remote segments: with --remote the command verifies the remote segments of the partitions in LOGDIR, or of all
-    partitions without LOGDIR. --depth selects what is read: metadata, snapshots (the default) or every byte. With
-    --depth local files are not compared.
+    Remote segments: with --remote the command verifies the remote segments of the partitions in LOGDIR. If LOGDIR is
+    not given, it verifies all partitions. --depth selects what is read: metadata, snapshots (the default) or every
+    byte. With --depth local files are not compared.
 
     A remote snapshot is compared with the log in LOGDIR. If LOGDIR lacks its offset, it is compared with its own
     segment and with earlier snapshots, except for producers that a broker would drop now.
@@ -241,7 +241,7 @@ def _log_dirs(situation: Situation, tier: TierRequest) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class _RemoteSide:
-    """The verification of remote segments: of the partitions in `log_dirs`, or of all if `log_dirs` is empty."""
+    """The verification of remote segments. It covers the partitions in `log_dirs`, or all if `log_dirs` is empty."""
 
     log_dirs: tuple[str, ...]
     log_starts: opt.LogStarts
@@ -252,7 +252,7 @@ class _RemoteSide:
     tier: TierRequest
     spark: SparkRequest
     situation: Situation
-    findings: list[Finding] = field(default_factory=list)  # about local logs; checks add findings
+    findings: list[Finding] = field(default_factory=list)  # about local logs; the checks add to this list
 
     @property
     def asked(self) -> CheckRequest:
@@ -267,7 +267,7 @@ class _RemoteSide:
         Args:
             output: prints the plan.
             begins: finds the start of local logs.
-            tally: receives the counts; None for a new one.
+            tally: the counts to increase; None for new counts.
 
         Raises:
             ObjectNotFoundError: no partition has a remote segment.
@@ -294,7 +294,7 @@ class _RemoteSide:
     def beside_files(
         self, output: Output, begins: Beginnings, tally: CheckTally, errors: list[TiersnapError]
     ) -> Iterator[RemoteCheck]:
-        """Yield the checks, and count them in `tally`. Add an error of remote storage to `errors`."""
+        """Yield the checks, and count them in `tally`. If remote storage fails, stop, and add the error to `errors`."""
         try:
             yield from self.checks(output, begins, tally)[0]
         except ObjectNotFoundError:

@@ -81,7 +81,7 @@ class TierRequest:
     recheck: int | None
 
     def refuse_beside_files(self) -> None:
-        """Raise UsageError for --sample, --resume and --warehouse, which exclude verifying the files of LOGDIR."""
+        """Raise UsageError for --sample, --resume and --warehouse. The files of LOGDIR cannot be verified with them."""
         given = {"--sample": self.sample, "--resume": self.resume, "--warehouse": self.warehouse}
         for name, value in given.items():
             if value is not None:
@@ -90,7 +90,7 @@ class TierRequest:
                 raise UsageError(why, hint=f"{alone}leave LOGDIR out")
 
     def refuse_beside_spark(self, *, has_log_dirs: bool, names_cluster: bool) -> None:
-        """Raise UsageError if LOGDIR, --resume or a cluster is given with --warehouse, which verifies on Spark."""
+        """Raise UsageError if LOGDIR, --resume or a cluster is given. A verification on Spark takes none of them."""
         if has_log_dirs or self.resume is not None:
             raise UsageError(
                 "--warehouse verifies on Spark: LOGDIR and --resume are of one host",
@@ -203,8 +203,8 @@ class TierVerification:
         selection: partitions to verify.
         tier: options of the command.
         asked: depth, current time and expiration.
-        local_logs: logs to compare with; limits the verification to their partitions. None verifies all partitions.
-        cluster: provides log start offsets that local logs lack, or that retention raised; None without a cluster.
+        local_logs: logs to compare with. Only their partitions are verified; None verifies all partitions.
+        cluster: the cluster to ask for log start offsets that local logs lack, or that retention has raised since.
     """
 
     view: RemoteView
@@ -257,9 +257,9 @@ class TierVerification:
     def _start_in_cluster(
         self, store: ObjectStore, partition: TopicIdPartition, covered: Sequence[Interval]
     ) -> int | None:
-        """Return the log start offset of the leader; None without an answer.
+        """Return the leader's log start offset; None if the cluster does not know it.
 
-        For a deleted topic without remote segments return ENDLESS, because no offset of it can be missing.
+        If the topic was deleted and has no remote segments, return ENDLESS, because none of its offsets can be missing.
         """
         from tiersnap.remote_storage.cluster.log_starts import is_deleted, log_start_of
         from tiersnap.snapshot.log.leader_epochs import ENDLESS

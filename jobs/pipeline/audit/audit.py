@@ -1,4 +1,4 @@
-"""The complete audit: rows of the tables `audit_findings` and `audits` from batches and facts of their partitions."""
+"""The complete audit: it computes the rows of the tables `audit_findings` and `audits` from batches."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tiersnap.snapshot.tables.schema_parts import PARTITION_KEY
 
 @dataclass(frozen=True)
 class Audited:
-    """The result of one audit: unordered AUDIT_FINDINGS rows, and one row per audited partition.
+    """The result of one audit: the unordered findings (schema AUDIT_FINDINGS), and one row per audited partition.
 
     `partitions` has PARTITION_KEY, `batches` (count), `first_offset` and `last_offset` (inclusive). Both offsets are
     null if the partition has no batch.
@@ -76,7 +76,7 @@ def _extents(sums: DataFrame, partitions: DataFrame) -> DataFrame:
 
 
 def offset_gaps(holes: DataFrame) -> DataFrame:
-    """Return a FOUND row for each row of `batches.holes`. `distance` is the number of missing offsets."""
+    """Return a finding (schema FOUND) for each row of `batches.holes`; `distance` is the number of missing offsets."""
     finding = found(
         AuditKind.OFFSET_GAP,
         F.lit(True),

@@ -1,7 +1,7 @@
 """The input of an audit: rows of `record_batches` with the columns that the audit rules use.
 
-The module also finds missing offsets. One aggregate per segment finds the segments that lack offsets; windows over
-these segments find the offsets.
+The module also finds missing offsets. An aggregate finds the segments that lack offsets. Windows then find the missing
+offsets of these segments.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def audited(batches: DataFrame) -> DataFrame:
 
     `is_data`: the batch has a producer id and a sequence. `marker`: COMMIT or ABORT; `marker` and `coordinator_epoch`
     are null for other batches, and for markers that compaction emptied. `length`: number of offsets. `sequence_end`:
-    exclusive; sequences wrap to 0 after 2147483647.
+    the sequence after the last one; 0 follows 2147483647.
     """
     is_control, is_transactional = _has(CONTROL_MASK), _has(TRANSACTIONAL_MASK)
     is_marker = is_control & (F.col("record_count") > 0) & F.col("control_type").isin(ABORT, COMMIT)
@@ -86,7 +86,7 @@ def in_circle(sequence: Column) -> Column:
 def step(sequence: Column, expected: Column) -> Column:
     """Return the distance of a sequence from the expected one, in [-2^30, 2^30).
 
-    Sequences wrap after 2147483647; of the two possible distances this is the shorter one.
+    Sequences wrap after 2147483647, so there are two distances. This function returns the shorter one.
     """
     distance = in_circle(sequence.cast("long") - expected)
     return F.when(distance < SEQUENCES // 2, distance).otherwise(distance - SEQUENCES)
@@ -97,7 +97,7 @@ _BEHIND = ("segment_base_offset", "position", "timestamp")  # of the first batch
 
 
 def segment_sums(batches: DataFrame) -> DataFrame:
-    """Return one row per segment of `audited` rows: its offset range, counts, and byte positions.
+    """Return one row per segment: its offset range, counts, and byte positions. `batches` are rows of `audited`.
 
     `offsets` is the number of offsets that batches cover; `last_offset` is inclusive, `end_position` exclusive.
     """
@@ -116,7 +116,7 @@ def segment_sums(batches: DataFrame) -> DataFrame:
 def holes(batches: DataFrame, sums: DataFrame, partitions: DataFrame, listed: DataFrame) -> DataFrame:
     """Return the ranges of offsets without a batch, at or above the log start offset.
 
-    Compacted partitions have no rows: the cleaner removes offsets.
+    The result has no rows of compacted partitions, because the log cleaner removes offsets.
 
     Args:
         batches, sums: rows of `audited`, and their `segment_sums`.
@@ -124,8 +124,8 @@ def holes(batches: DataFrame, sums: DataFrame, partitions: DataFrame, listed: Da
         listed: PARTITION_KEY, `base_offset` and `size_bytes` of the existing segments.
     Returns:
         PARTITION_KEY, `hole_start` (inclusive) and `hole_end` (exclusive). `is_unread` (bool): the files contain bytes
-        in this range that were not decoded, because of magic 0 or 1 or of damage. `segment_base_offset`, `position`
-        and `timestamp` of the first batch after the hole.
+        in this range that were not decoded, because they are damaged or have magic 0 or 1. `segment_base_offset`,
+        `position` and `timestamp` of the first batch after the hole.
     """
     whole = partitions.where("not is_compacted")
     found = _inside(batches, sums).unionByName(_between(sums, listed))
@@ -164,7 +164,7 @@ def _between(sums: DataFrame, listed: DataFrame) -> DataFrame:
         F.col("first_position").alias("position"),
         F.col("first_timestamp").alias("timestamp"),
     ).where("hole_end > hole_start")
-    # Listed segments with bytes. One inside a hole has no decoded batch, so the hole is unread.
+    # Listed segments that are not empty. If such a segment is inside a hole, its batches were not decoded.
     skipped = listed.where("size_bytes > 0").select(
         *(F.col(name).alias(f"its_{name}") for name in PARTITION_KEY), F.col("base_offset").alias("its_base_offset")
     )

@@ -1,4 +1,4 @@
-"""Findings about epochs and transactions: one function per kind, each returns a column of `found.found`.
+"""Findings about epochs and transactions. Each kind has a function that returns a column made by `found.found`.
 
 The epoch rules also apply to batches without sequences, since a broker refuses every batch below the producer's epoch.
 """
@@ -27,14 +27,14 @@ def _is_of_operator() -> Column:
 
 
 def fencing() -> tuple[Column, ...]:
-    """Return the finding columns of this module that need one row of `history` only."""
+    """Return the columns of this module whose values depend on a single row of `history`."""
     return (zombie_write(), zombie_marker(), epoch_regression(), plain_in_transaction(), epoch_raised(), fenced())
 
 
 def zombie_write() -> Column:
     """Return the finding of a batch whose epoch is below the epoch of an earlier marker.
 
-    The coordinator had already fenced the producer of that batch.
+    When the producer wrote the batch, the coordinator had already fenced it.
     """
     condition = F.col("is_of_client") & _is_below("marked_epoch")
     return found(AuditKind.ZOMBIE_WRITE, condition, **{**forgotten(), **_of_marker()})
@@ -61,7 +61,7 @@ def zombie_marker() -> Column:
 
 
 def epoch_regression() -> Column:
-    """Return the finding of a batch whose epoch is below that of an earlier batch, if no marker has a higher epoch."""
+    """Return the finding of a batch with a lower epoch than an earlier batch. Earlier markers have no higher epoch."""
     columns = {**forgotten(), **of_before("before"), "before_epoch": F.col("epoch_before")}
     is_lower = F.col("producer_epoch") < F.col("epoch_before")
     condition = F.col("is_of_client") & is_lower & ~_is_below("marked_epoch")
@@ -79,12 +79,12 @@ def plain_in_transaction() -> Column:
 
 
 def epoch_raised() -> Column:
-    """Return the finding of a transactional batch whose epoch is above that of its open transaction.
+    """Return the finding of a transactional batch with a higher epoch than the open transaction that contains it.
 
     A coordinator grants a higher epoch only after it wrote the transaction's markers to all partitions that it knows.
-    So it does not know that this partition is in the transaction. The next transaction's marker then commits or aborts
-    the records of both. A compacted log may have lost the marker in between and has no finding. `judged` drops findings
-    at a hole for the same reason.
+    So the coordinator does not know that this partition is in the transaction. The next transaction's marker then
+    commits or aborts the records of both transactions. A compacted log gets no finding, because the log cleaner may
+    have removed the marker in between. `judged` drops findings at a hole for the same reason.
     """
     is_raised = F.col("producer_epoch") > F.col("opened_epoch")
     condition = F.col("is_data") & F.col("is_transactional") & ~F.col("is_compacted") & is_raised
@@ -97,8 +97,8 @@ def fenced() -> Column:
     """Return the finding of the first batch after a coordinator fenced the producer and aborted its transaction.
 
     The coordinator raised the epoch for the ABORT marker, and no batch has that epoch. With transactions version 2
-    (KIP-890) every marker raises the epoch, and the producer continues in that epoch. So only a next batch with an
-    epoch above the marker's proves a fencing. The `before_...` columns are the marker's.
+    (KIP-890) every marker raises the epoch, and the producer continues in that epoch. So a fencing is proved only if
+    the next batch has a higher epoch than the marker. The `before_...` columns describe the marker.
     """
     marked = F.col("marked")
     is_raised = (marked["producer_epoch"] > F.col("epoch_before")) & (
@@ -110,9 +110,9 @@ def fenced() -> Column:
 
 
 def open_transactions(producers: DataFrame) -> DataFrame:
-    """Return a FOUND row for each row of `producers.producers` whose last transaction has no marker.
+    """Return a finding (schema FOUND) for each row of `producers.producers` whose last transaction has no marker.
 
-    The offsets are those of the transaction's first and last batch.
+    The finding has the offsets of the transaction's first and last batch.
     """
     finding = found(
         AuditKind.OPEN_TRANSACTION,
@@ -127,12 +127,12 @@ def open_transactions(producers: DataFrame) -> DataFrame:
 
 
 def out_of_order_timestamps(producers: DataFrame) -> DataFrame:
-    """Return a FOUND row for each partition with batches older than their producer's previous batch.
+    """Return a finding (schema FOUND) for each partition with batches older than the producer's previous batch.
 
     Args:
         producers: rows of `producers.producers`.
     Returns:
-        `batches`: the number of such batches. The offsets and `distance` (ms) are those of the largest step back.
+        `batches`: the number of such batches. The offsets and `distance` (ms) describe the largest step back in time.
     """
     names = (
         *("distance", "furthest_base_offset", "furthest_last_offset", "furthest_timed_before", "producer_id"),

@@ -1,4 +1,4 @@
-"""The columns of a finding before `judged` judges it. All kinds share them; a column without meaning is null."""
+"""The columns of a finding before `judged` judges it. A column is null in findings of kinds that do not use it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def found(kind: AuditKind, condition: Column, **columns: Column) -> Column:
     """Return a struct column: the FOUND columns without PARTITION_KEY, or null if `condition` is false.
 
     Args:
-        columns: values of FOUND columns. The default is 1 for `batches` and null for the others.
+        columns: values of FOUND columns. By default `batches` is 1, and each other column is null.
     """
     values = {"kind": F.lit(str(kind)), "batches": F.lit(1), **columns}
     unknown = values.keys() - set(FOUND.names)
@@ -53,7 +53,7 @@ def found(kind: AuditKind, condition: Column, **columns: Column) -> Column:
 
 
 def rows_of(rows: DataFrame, *findings: Column) -> DataFrame:
-    """Return a FOUND row for each non-null finding of each row.
+    """Return one row (schema FOUND) for each non-null finding of each row.
 
     Args:
         rows: any rows with PARTITION_KEY.
@@ -86,7 +86,7 @@ def place(prefix: str = "") -> dict[str, Column]:
 
 
 def forgotten() -> dict[str, Column]:
-    """Return the FOUND columns of a row of `history` that a broker accepted only because it forgot the producer."""
+    """Return the FOUND columns for a batch that a broker accepted only because it had dropped the producer."""
     return {
         **of_batch(),
         "evidence_offset": F.col("seen")["last_offset"],

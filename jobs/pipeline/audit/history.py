@@ -1,8 +1,8 @@
 """The complete history of suspect producers: for each batch, facts about the earlier batches of its producer.
 
 Sequences wrap after 2147483647, so the module uses places instead. A batch's `place` is its distance in sequences from
-the first batch of its epoch, and never wraps. No window frame ends after the current row: Spark would compute such a
-frame again for every row.
+the first batch of its epoch, and never wraps. Every window frame ends at or before the current row, because Spark
+would compute another frame again for every row.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tiersnap.jobs.pipeline.audit.batches import PRODUCER, step
 from tiersnap.snapshot.formats.record_batch import ABORT
 from tiersnap.snapshot.tables.schema_parts import PARTITION_KEY
 
-# `is_data` is in the key because markers and batches without sequences must not interrupt the line of sequences.
+# `is_data` is in the key, so that markers and batches without sequences are not compared with batches with sequences.
 EPOCH = (*PRODUCER, "producer_epoch", "is_data")
 
 
@@ -31,7 +31,7 @@ def history(batches: DataFrame, suspects: DataFrame, partitions: DataFrame) -> D
         same producer in the same partition, at a lower offset. A column is null if no such row exists.
 
         - `seen`: the previous batch or marker.
-        - `before`: the previous batch; for a batch with sequences the previous batch with sequences.
+        - `before`: the previous batch. For a batch with sequences, it is the previous batch with sequences.
         - `epoch_before`: the largest epoch of the earlier batches.
         - `marked`: the previous marker. `marked_epoch`: the largest epoch of the earlier markers.
         - `coordinated`: the last earlier marker with the largest coordinator epoch.
@@ -39,8 +39,8 @@ def history(batches: DataFrame, suspects: DataFrame, partitions: DataFrame) -> D
         - `opened`: the previous transactional batch with sequences; null if any control batch follows it, even one
           that compaction emptied. `opened_epoch`: the largest epoch of such earlier batches.
         - `is_aborted` (bool): the batch's transaction was aborted.
-        - `is_read` (bool): read_committed consumers get the batch. It is not aborted, and not below the log start
-          offset.
+        - `is_read` (bool): read_committed consumers get the batch, because it is neither aborted nor below the log
+          start offset.
     """
     known = F.broadcast(partitions.select(*PARTITION_KEY, "log_start_offset", "is_compacted"))
     rows = batches.join(F.broadcast(suspects), on=list(PRODUCER), how="left_semi").join(known, on=list(PARTITION_KEY))
@@ -51,7 +51,7 @@ def history(batches: DataFrame, suspects: DataFrame, partitions: DataFrame) -> D
     rows = rows.select("*", F.last(opened, True).over(before).alias("opened"), ended.alias("ended"))
     is_open = F.coalesce(F.col("opened")["base_offset"] > F.col("ended"), F.lit(True))
     rows = rows.withColumn("opened", F.when(is_open, F.col("opened"))).drop("ended")
-    # An emptied control batch was needed for `opened` only.
+    # Control batches that compaction emptied were needed to compute `opened`, and for nothing else.
     rows = rows.where(F.col("is_of_client") | F.col("marker").isNotNull())
     is_data, is_marker = F.col("is_data"), F.col("marker").isNotNull()
     last_data, last_batch = (
@@ -84,14 +84,14 @@ def sequences(seen: DataFrame) -> DataFrame:
 
     Returns:
         The columns of `history`, the columns of `_with_read`, and these columns. They compare a batch with the earlier
-        batches of its producer's epoch, and are null for the first one. They are valid only if `is_data`.
+        batches of its producer's epoch, and are null for the first one. They are valid only for rows with `is_data`.
 
         - `place`: place of the first sequence, 0 for the first batch. `place_end`: exclusive end.
         - `frontier`: the largest earlier `place_end`. `lowest`: the smallest earlier `place`.
-        - `run_frontier`: the same as `frontier`, counted from the last batch that restarted with sequence 0.
+        - `run_frontier`: like `frontier`, but only over batches since the last one that restarted with sequence 0.
         - `step`: distance from the previous batch's `sequence_end`; 0 if the batch continues that batch.
         - `has_hole` (bool): an earlier batch skipped sequences, so a place below `frontier` may be unwritten.
-        - `copy`: the last earlier batch with the same sequences. One with `is_read` takes precedence.
+        - `copy`: an earlier batch with the same sequences: the last one with `is_read`, else the last one.
     """
     in_epoch = Window.partitionBy(*EPOCH).orderBy("base_offset")
     stepped = seen.withColumn("step", step(F.col("base_sequence"), F.lag("sequence_end").over(in_epoch))).withColumn(
@@ -119,7 +119,7 @@ def sequences(seen: DataFrame) -> DataFrame:
 
 
 def _with_read(placed: DataFrame) -> DataFrame:
-    """Add whether read_committed consumers got sequences of the batch from earlier batches of the epoch.
+    """Add three columns about sequences that read_committed consumers got from earlier batches of the epoch.
 
     - `may_be_read` (bool): the batch overlaps the range from the lowest to the highest place that was read.
     - `was_read` (bool): the batch overlaps the gapless part at the end of that range.
@@ -151,6 +151,6 @@ def _before(window: WindowSpec) -> WindowSpec:
 
 
 def _data(*more: str) -> Column:
-    """Return a struct of the batch's columns, for use in windows over later batches."""
+    """Return a struct with the columns of a batch. The rows of later batches contain it, for example as `before`."""
     names = ("base_offset", "last_offset", "producer_epoch", "base_sequence", "length", "partition_leader_epoch")
     return F.struct(*names, *more)

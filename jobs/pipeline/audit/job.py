@@ -72,7 +72,7 @@ class AuditOutcome:
         return sum(self.counts.values())
 
     def problems(self) -> Iterator[Problem]:
-        """Yield the problems that decide the exit code."""
+        """Yield the problems from which the exit code follows."""
         yield from self.damage.kinds
         if self.harms.keys() - {Harm.NONE}:
             yield OtherProblem.BROKEN_EXACTLY_ONCE
@@ -81,7 +81,7 @@ class AuditOutcome:
 
 
 def audit(spark: SparkSession | Session, settings: AuditSettings) -> AuditOutcome:
-    """Audit, write the findings if a warehouse is named, and return the worst of them.
+    """Audit, and return the worst findings. If `settings.to` names a warehouse, write all findings to it.
 
     `spark` is a session, or a function that starts one. The function is called after the sources were found.
 
@@ -100,7 +100,7 @@ def audit(spark: SparkSession | Session, settings: AuditSettings) -> AuditOutcom
 
 @dataclass(frozen=True)
 class _Read:
-    """The inputs of `audit_batches`, and one PARTITION_KEY row per damaged position in `damaged`."""
+    """The inputs of `audit_batches`. The DataFrame `damaged` has one row (PARTITION_KEY) per damaged position."""
 
     batches: DataFrame
     partitions: DataFrame
@@ -175,7 +175,7 @@ def _of_sources(
     unread = unread_segments(wanted, known_segments(rows))
     of_logs, damaged = damage(listed, unread, keep, check_crc=settings.check_crc)
     outcome.damage = of_logs.behind(found.findings)
-    # Read __transaction_state whatever topics are audited: it names the transactional id of each producer id.
+    # __transaction_state is read for every audit, because it has the transactional id of each producer id.
     states = discover(settings.sources, re.compile(TOPIC), may_be_none=True).folders
     ids = transactional_ids(spark, states, check_crc=settings.check_crc)
     segments = listing.listed_segments(listed)

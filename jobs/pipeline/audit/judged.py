@@ -37,12 +37,12 @@ def _is_there() -> Column:
 
 
 def _is_whole() -> Column:
-    """Return a condition: the finding needs a log without holes, because a hole may have contained a marker."""
+    """Return a condition: the finding is valid only in a log without holes, because a hole may have had a marker."""
     return F.col("kind") == str(AuditKind.EPOCH_RAISED_IN_TRANSACTION)
 
 
 def _conditions(expiration: int | None) -> dict[str, Column]:
-    """Return the conditions of `audit_rules.TABLE` that batch headers decide.
+    """Return the conditions of `audit_rules.TABLE` that can be computed from batch headers.
 
     Conditions on log end offsets and high watermarks are absent: an audit has neither.
     """
@@ -63,11 +63,11 @@ def _conditions(expiration: int | None) -> dict[str, Column]:
 def judged(
     found: DataFrame, holes: DataFrame, partitions: DataFrame, ids: DataFrame, *, run: int, expiration: int | None
 ) -> DataFrame:
-    """Return the AUDIT_FINDINGS rows of FOUND rows.
+    """Return the findings with their judgement and harm (schema AUDIT_FINDINGS).
 
     Args:
-        found: rows of FOUND.
-        holes: rows of `batches.holes`. They decide whether missing batches were unread, lost or overwritten.
+        found: the findings (schema FOUND).
+        holes: rows of `batches.holes`. They show whether missing batches were unread, lost or overwritten.
         partitions: rows of the module `audit.partitions`.
         ids: rows of `transactional_ids`.
         run: number of the audit.
@@ -114,7 +114,7 @@ def _with_holes(found: DataFrame, holes: DataFrame) -> DataFrame:
 
 
 def _harm() -> Column:
-    """Return `audit_rules.harm_of` as a column that looks up kind, judgement and `is_hidden`."""
+    """Return a column with the results of `audit_rules.harm_of` for each kind, judgement and `is_hidden`."""
 
     def of(*, is_hidden: bool) -> Column:
         harms = {

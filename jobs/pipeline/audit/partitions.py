@@ -19,7 +19,7 @@ _IS_INTERNAL = f"topic in {tuple(sorted(INTERNAL_COMPACTED_TOPICS))}"
 
 
 def of_listing(listed: DataFrame) -> DataFrame:
-    """Return one row of facts for each partition in LISTED rows.
+    """Return one row of facts for each listed partition.
 
     Returns:
         PARTITION_KEY; `log_start_offset` of the local log, 0 if unknown; `log_start` of the complete log, local and
@@ -39,8 +39,8 @@ def of_listing(listed: DataFrame) -> DataFrame:
 def of_facts(partitions: DataFrame, record_batches: DataFrame) -> DataFrame:
     """Return the columns of `of_listing` from the tables `partitions` and `record_batches`, and `is_known` (bool).
 
-    `is_known` is false if no run replayed the partition. Its log is then assumed to start with its first segment. It
-    counts as compacted only if its topic is an internal compacted one.
+    `is_known` is false if no run replayed the partition. In that case the log is assumed to start with its first
+    segment, and to be compacted only if its topic is an internal compacted topic.
     """
     first = record_batches.groupBy(*PARTITION_KEY).agg(F.min("segment_base_offset").alias("first_base_offset"))
     ids = ("topic_id", "cluster_id")
@@ -78,10 +78,11 @@ def with_damage(partitions: DataFrame, damaged: DataFrame) -> DataFrame:
 
 
 def log_starts_that_went_back(partitions: DataFrame) -> DataFrame:
-    """Return a FOUND row for each replica whose log start offset is below that of an earlier leader epoch.
+    """Return a finding (schema FOUND) for each replica that starts below the log start offset of an older leader epoch.
 
-    Only `log_start` is compared: the local logs of a tiered partition start anywhere. Replicas with an unknown
-    `log_start` are skipped. The finding has the newer leader's log directory and both log start offsets.
+    The function compares `log_start` and not `log_start_offset`, because the local log of a tiered partition may start
+    at any offset. Replicas with an unknown `log_start` are skipped. The finding has both log start offsets, and the log
+    directory of the newer leader.
 
     Args:
         partitions: rows of `of_listing` or `of_facts`.

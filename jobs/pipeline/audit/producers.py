@@ -1,4 +1,4 @@
-"""One window along each producer. It finds suspects, open transactions, and timestamps that step back."""
+"""One window over the batches of each producer. It finds suspects, open transactions, and timestamps that step back."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _NEEDED = (
 
 
 def producers(batches: DataFrame, partitions: DataFrame) -> DataFrame:
-    """Return one row per producer and partition; producers without suspicion, transaction or step back have no row.
+    """Return one row per producer and partition that is suspect, has a transaction, or has a step back in time.
 
-    Batches without a producer id have one row per segment, so that no task gets a complete partition of them.
+    Batches without a producer id are grouped by segment. Otherwise one task would get all of them in a partition.
 
     Args:
         batches: rows of `batches.audited`.
@@ -27,9 +27,9 @@ def producers(batches: DataFrame, partitions: DataFrame) -> DataFrame:
         - PRODUCER. `is_suspect` (bool): a batch does not follow its predecessor.
         - `opened`: base offset of the batch that opened the last transaction. `written`: last offset of the last
           transactional batch. `open_epoch`: its producer epoch. `ended`: base offset of the last marker.
-        - `steps_back`: number of batches that are older than their predecessor. `distance`: ms of the largest step.
-          `furthest_base_offset`, `furthest_last_offset`: the batch of that step. `furthest_timed_before`: last offset
-          of its predecessor.
+        - `steps_back`: number of batches that are older than their predecessor. `distance`: ms of the largest step
+          back. `furthest_base_offset`, `furthest_last_offset`: offsets of the batch with that step.
+          `furthest_timed_before`: last offset of the predecessor of this batch.
         - `opened_...` and `furthest_...`: `segment_base_offset`, `position` and `timestamp` of these two batches.
     """
     lane = F.when(F.col("producer_id") < 0, F.col("segment_base_offset")).otherwise(-1).alias("lane")
@@ -56,7 +56,7 @@ def _was_open() -> Column:
 
 
 def _compared_with_before(rows: DataFrame) -> DataFrame:
-    """Add columns about the earlier batches and markers of the same producer, null if it has none."""
+    """Add columns about the earlier batches and markers of the same producer; they are null if there are none."""
     along = Window.partitionBy(*_STREAM).orderBy("base_offset")
     before = along.rowsBetween(Window.unboundedPreceding, -1)
     is_data, is_marker = F.col("is_data"), F.col("marker").isNotNull()
@@ -91,7 +91,7 @@ def _suspicion() -> Column:
 
 
 def _is_odd() -> Column:
-    """Return a condition: the batch's sequence is unexpected. A step forward in a compacted log is expected."""
+    """Return a condition: the sequence is not the expected one. In a compacted log, steps forward are expected."""
     is_ahead = F.pmod(F.col("base_sequence") - F.col("expected"), F.lit(1 << 31)) < (1 << 30)
     is_compacted, starts_anew = F.col("is_compacted"), F.col("base_sequence") == 0
     is_next = F.col("base_sequence") == F.col("expected")
@@ -126,7 +126,7 @@ def _summed(telling: DataFrame) -> DataFrame:
 
 
 def _numbered(partitions: DataFrame) -> DataFrame:
-    """Add `number`, one sort key in place of the three columns of PARTITION_KEY."""
+    """Add the column `number`. As a sort key it replaces the three columns of PARTITION_KEY."""
     one_task = Window.partitionBy(F.lit(0)).orderBy(*PARTITION_KEY)
     return partitions.select(
         *PARTITION_KEY, "log_start_offset", "is_compacted", F.row_number().over(one_task).alias("number")

@@ -24,7 +24,7 @@ WITH_RECORDS_CRC = schema_of(
 
 
 def add_records_crc(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield a WITH_RECORDS_CRC row for each ALIKE row."""
+    """Yield the rows of schema ALIKE with the CRC of their records added (schema WITH_RECORDS_CRC)."""
     for batch in batches:
         headers = {name: batch.column(name).to_numpy(zero_copy_only=False) for name in HEADERS}
         kept = [batch.column(name) for name in WITH_RECORDS_CRC.names[:-1]]

@@ -1,12 +1,13 @@
-"""Findings about sequences: columns of `found.found` over rows of `history.sequences`.
+"""Findings about sequences: `found.found` makes the columns, and their rows are rows of `history.sequences`.
 
 A batch with sequences has at most one such finding. A batch that continues the previous batch of its epoch has none.
-A batch that continues at `frontier` has none either; the first new batch after a duplicate does so. Two kinds of
-batches are duplicates although they continue another batch: those with the same sequences as an earlier batch, and
-the first batch that makes read_committed consumers get sequences again.
+A batch that continues at `frontier` has none either, such as the first new batch after a duplicate. Two kinds of
+batches are duplicates although they continue another batch: batches with the same sequences as an earlier batch, and
+the first batch that gives read_committed consumers sequences that they got before.
 
 A broker cannot recognize records that a client sent again under another producer id or epoch. `copies` finds them.
-Batches with the same length, record count and timestamps are candidates; the same CRC of the records proves it.
+Batches with the same length, record count and timestamps are candidates. If the CRC of their records is the same too,
+they are duplicates.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from tiersnap.snapshot.tables.schema_parts import PARTITION_KEY
 
 
 def relations() -> tuple[Column, ...]:
-    """Return one finding column per kind; it is null if the row has no sequences or does not show that kind."""
+    """Return one column per kind of finding. It is null if the row has no sequences, or no finding of this kind."""
     copy, place, frontier = F.col("copy"), F.col("place"), F.col("frontier")
     goes_back = place < frontier
     is_copy = goes_back & copy.isNotNull()
@@ -55,7 +56,7 @@ def relations() -> tuple[Column, ...]:
     is_first = frontier.isNull() & F.isnotnull("before") & has_raised
     has_beginning = F.isnull("before") & (F.col("log_start_offset") == 0)
     begins_late = ~is_zero & ~is_compacted
-    # The batches that a first write lacks were above the log start offset; nothing else is known about them.
+    # If a producer's first batch in the log lacks earlier batches, these were above the log start offset.
     of_first = {**_missing(), "evidence_offset": F.col("log_start_offset")}
     kinds = (
         # The same producer id, epoch and sequences at two offsets; partial: some of the sequences in other batches.
@@ -84,7 +85,7 @@ def _forgotten() -> dict[str, Column]:
 
 
 def _behind() -> dict[str, Column]:
-    """Return the columns for a batch below the frontier. It is hidden if consumers got none of its sequences before."""
+    """Return the columns for a batch below the frontier. It is hidden if no consumer got its sequences before."""
     is_hidden = F.col("is_aborted") | ~F.col("may_be_read")
     return {**_forgotten(), "is_hidden": is_hidden, "distance": F.col("frontier") - F.col("place")}
 
@@ -107,9 +108,9 @@ _FEW = 1_000_000  # largest number of 8-byte values to broadcast to every execut
 
 
 def copies(record_batches: DataFrame, keep: Keep) -> DataFrame:
-    """Return the data batches whose records another producer or epoch wrote to the same partition too.
+    """Return the data batches whose records were also written by another producer or epoch in the same partition.
 
-    Runs a Spark job that counts candidates. Most logs have none, and their batches are not read again.
+    The call runs a Spark job that counts candidates. If there are none, as in most logs, no batch is read again.
 
     Args:
         record_batches: rows of the table `record_batches`.
@@ -137,7 +138,7 @@ def copies(record_batches: DataFrame, keep: Keep) -> DataFrame:
 
 
 def _writers() -> dict[str, Column]:
-    """Return the smallest and largest hash of the writers. They differ if there are several producers or epochs."""
+    """Return the smallest and the largest hash of producer id and epoch. They differ if there are several writers."""
     writer = F.xxhash64("producer_id", "producer_epoch")
     return {"first_writer": F.min(writer), "last_writer": F.max(writer)}
 
@@ -159,7 +160,7 @@ def _words() -> dict[str, Column]:
 
 
 def renumbered(batches: DataFrame, copied: DataFrame, partitions: DataFrame) -> DataFrame:
-    """Return a FOUND row for each batch with the records of an earlier batch of another producer or epoch.
+    """Return a finding (schema FOUND) for each batch with the same records as a batch of another producer or epoch.
 
     Args:
         batches: rows of `audited`.

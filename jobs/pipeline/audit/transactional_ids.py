@@ -33,9 +33,9 @@ TRANSACTIONAL_IDS = _ROWS.schema
 
 @dataclass(frozen=True)
 class ListTransactionalIds:
-    """The task that turns FOLDERS rows into TRANSACTIONAL_IDS rows.
+    """The task that reads transactional ids: rows of FOLDERS to rows of TRANSACTIONAL_IDS.
 
-    Unreadable partitions have no rows; the listing reports them.
+    An unreadable partition gets no rows here, because the listing reports it.
     """
 
     check_crc: bool
@@ -70,7 +70,7 @@ _OWNER = ("cluster_id", "producer_id")
 def transactional_ids(spark: SparkSession, found: Sequence[tuple[str, str]], *, check_crc: bool) -> DataFrame:
     """Return `cluster_id`, `producer_id` and `transactional_id`, one row per producer id.
 
-    The record with the largest offset decides, over all replicas.
+    If several records name a producer id, the one with the largest offset in any replica is used.
 
     Args:
         spark: session.
@@ -85,7 +85,7 @@ def transactional_ids(spark: SparkSession, found: Sequence[tuple[str, str]], *, 
 
 
 def with_transactional_ids(findings: DataFrame, ids: DataFrame) -> DataFrame:
-    """Add `transactional_id` to rows with `cluster_id` and `producer_id`; null if `ids` has no such producer id."""
+    """Add the column `transactional_id` to `findings`. It is null if `ids` lacks the cluster id and producer id."""
     theirs = ids.select(*(F.col(name).alias(f"its_{name}") for name in _OWNER), "transactional_id")
     owns = F.col("cluster_id").eqNullSafe(F.col("its_cluster_id")) & (F.col("producer_id") == F.col("its_producer_id"))
     return findings.join(theirs, on=owns, how="left").drop(*(f"its_{name}" for name in _OWNER))
