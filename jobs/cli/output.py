@@ -144,12 +144,12 @@ class Output:
                 else:
                     self._table(first, _headings(kind, columns, several=several))
                 self._tell_others(len(first), len(everything))
-                self._tell_members(told, getattr(made, "NOT_TOLD", ()))
+                self._print_members(told, getattr(made, "NOT_TOLD", ()))
             case Format.KAFKA:
                 _print_as_kafka(everything, kafka)
             case Format.JSONL if told:
                 self._line({"summary": told})
-        self._tell_findings(findings)
+        self._print_findings(findings)
 
     def _lines(self, rows: Iterable[T], findings: Iterable[Finding], errors: Iterable[TiersnapError]) -> None:
         for row in rows:
@@ -159,15 +159,15 @@ class Output:
         for error in errors:
             self._line({"error": _error_object(error)})
 
-    def _tell_members(self, told: Mapping[str, object], not_told: Iterable[str]) -> None:
+    def _print_members(self, told: Mapping[str, object], hidden: Iterable[str]) -> None:
         for name, value in told.items():
-            if name in not_told:
+            if name in hidden:
                 continue
             is_size = "bytes" in name.split("_")
             words = human_bytes(value) if is_size and isinstance(value, int) else in_words(value)
             self.talk(f"{name.replace('_', ' ')}: {words}")
 
-    def _tell_findings(self, findings: Sequence[Finding]) -> None:
+    def _print_findings(self, findings: Sequence[Finding]) -> None:
         self.warn(*map(str, findings[:MOST_TOLD]))
         if len(findings) > MOST_TOLD:
             self.warn(and_more(len(findings) - MOST_TOLD, "finding"))

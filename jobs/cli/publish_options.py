@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
     from tiersnap.remote_storage.publish.location_evidence import ProvePlace
     from tiersnap.remote_storage.publish.publish import Published
-    from tiersnap.remote_storage.publish.tell_brokers import TellBrokers
+    from tiersnap.remote_storage.publish.publish_uploads import PublishUploads
     from tiersnap.remote_storage.stores.object_store import ObjectStore
     from tiersnap.snapshot.gate.printed_steps import Place
     from tiersnap.snapshot.log.selection import Selection
@@ -76,7 +76,7 @@ class PublishRequest:
     proof: ProofRequest
     no_publish: bool = False
 
-    def teller(
+    def publisher(
         self,
         situation: Situation,
         store: ObjectStore,
@@ -85,8 +85,8 @@ class PublishRequest:
         talk: Talk,
         *,
         apply: bool,
-    ) -> TellBrokers | None:
-        """Return the TellBrokers that publishes segments.
+    ) -> PublishUploads | None:
+        """Return the PublishUploads that publishes segments.
 
         Return None if --no-publish was given, no cluster is known, or the cluster has no tiered storage.
 
@@ -97,7 +97,7 @@ class PublishRequest:
         if situation.cluster.value is None or self.no_publish:
             return None
         from tiersnap.remote_storage.errors import MetadataTopicAbsentError
-        from tiersnap.remote_storage.publish.tell_brokers import TellBrokers
+        from tiersnap.remote_storage.publish.publish_uploads import PublishUploads
 
         try:
             place = self.proof.prover(situation, store, talk, apply=apply)
@@ -105,7 +105,8 @@ class PublishRequest:
             talk(f"no segment is published: {absent.message}")
             talk(f"  {absent.hint}")
             return None
-        made = TellBrokers(place, place.location(situation.layout), situation.log_dirs.value or (), selection, expiry)
+        log_dirs = situation.log_dirs.value or ()
+        made = PublishUploads(place, place.location(situation.layout), log_dirs, selection, expiry)
         made.refuse_contradiction()
         return made
 
@@ -129,7 +130,7 @@ def to_publish(done: Published, uploads: Mapping[TopicIdPartition, int]) -> dict
     if done.records or done.doubts:
         return {}
     refused = {plan.partition for plan in done.plans if plan.refusal is not None}
-    planned: Counter[str] = Counter(each.topic_id_partition.topic for each in done.told)
+    planned: Counter[str] = Counter(each.topic_id_partition.topic for each in done.segment_ids)
     for partition, count in uploads.items():
         if partition not in refused:
             planned[partition.topic] += count
@@ -158,7 +159,7 @@ def next_steps_of(done: Published, place: Place) -> Iterator[str]:
 
 def _lines(done: Published, place: Place, planned: Mapping[str, int]) -> Iterator[str]:
     if done.records:
-        count = count_of(len(done.told), "segment")
+        count = count_of(len(done.segment_ids), "segment")
         yield f"published {count}: brokers read them, and local retention deletes their files"
     elif uploaded := sum(planned.values()):
         paused = f"copying pauses for about three seconds in each of {count_of(len(planned), 'topic')}"

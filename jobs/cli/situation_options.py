@@ -49,7 +49,7 @@ def situation_options(
     cluster_help: str | None = OF_CLUSTER,
     option: Callable[..., opt.Option] = click.option,
     *,
-    is_told: bool = True,
+    prints_facts: bool = True,
 ) -> opt.Option:
     """Return the options of a situation. The command receives them as `situation: Situation`.
 
@@ -57,7 +57,7 @@ def situation_options(
         remote_help: help of --remote.
         cluster_help: help of --bootstrap-server; None if the command uses no cluster.
         option: the function that makes --remote and --bootstrap-server, `click.option` or `once`.
-        is_told: print each found fact on stderr. False if the body of the command prints the facts.
+        prints_facts: print each found fact on stderr. False if the body of the command prints the facts.
     """
 
     def make(
@@ -70,7 +70,7 @@ def situation_options(
     ) -> Situation:
         is_asked = cluster_help is not None
         found = gather(Given(log_dirs, server_properties, remote, layout, stores, cluster, PROC, is_asked))
-        if is_told:
+        if prints_facts:
             _tell(found)
         return found
 

@@ -74,8 +74,8 @@ def _settings(ctx: click.Context, name: str, of: click.Command) -> Iterator[Sett
 
 def _text(option: click.Option, value: object) -> str | None:
     """Return a value as a user would type it, with masked secrets; None if the setting has no value."""
-    is_told = value is not None or isinstance(option.default, str)
-    if is_told and hasattr(option.type, "text"):
+    has_text = value is not None or isinstance(option.default, str)
+    if has_text and hasattr(option.type, "text"):
         return str(option.type.text(value))
     if value is None or value == ():
         return None

@@ -189,7 +189,7 @@ def mend(
             cluster, prover.metadata_topic, reader, logs, tierer, known, ask, prove, request, progress.watch_done
         )
         mended = mending.run()
-    code = _told(output, mended, apply=apply)
+    code = _print_summary(output, mended, apply=apply)
     if any(each.action is MendAction.DELETE for each in mended.done):
         tell_old_versions(output, target.store)
     return code
@@ -210,7 +210,7 @@ def _logs(
     return RemoteLogs(target, rules, local, starts)
 
 
-def _told(output: Output, mended: Mended, *, apply: bool) -> int:
+def _print_summary(output: Output, mended: Mended, *, apply: bool) -> int:
     from tiersnap.snapshot.gate.exit_code import exit_code_of
     from tiersnap.snapshot.replay.remote_listing import Encryption
 

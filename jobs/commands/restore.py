@@ -205,7 +205,7 @@ def _show_plans(output: Output, plans: Sequence[RestorePlan], *, segments: bool)
     _rows(output, [(plan, None) for plan in plans], segments=segments)
     for plan in plans:
         _tell_plan(output, plan)
-        _tell_transactions(output, plan.folder.name, plan.told_open)
+        _print_transactions(output, plan.folder.name, plan.expected_open)
     output.talk(f"nothing was written; next: stop the broker, then {again('--apply')}")
 
 
@@ -248,7 +248,7 @@ def _rows(
 def _partition(plan: RestorePlan, found: RestoredLog | None) -> RestoredPartition:
     """Return the row of a partition; `found` is None for a plan."""
     chain = plan.folder.chain
-    opened = plan.told_open if found is None else found.open_transactions
+    opened = plan.expected_open if found is None else found.open_transactions
     stable = chain.end_offset
     for each in opened:
         stable = min(stable, each.first_offset)
@@ -349,7 +349,7 @@ def _tell_done(output: Output, plan: RestorePlan, found: RestoredLog) -> None:
             "in this cluster is lower, the broker truncates its leader epochs: consumers continue, but remote segments "
             "with the old epochs cannot be read"
         )
-    _tell_transactions(output, name, found.open_transactions)
+    _print_transactions(output, name, found.open_transactions)
 
 
 def _tell_other_cluster(output: Output, plan: RestorePlan) -> None:
@@ -364,7 +364,7 @@ def _tell_other_cluster(output: Output, plan: RestorePlan) -> None:
         )
 
 
-def _tell_transactions(output: Output, name: str, opened: tuple[RestoredTransaction, ...]) -> None:
+def _print_transactions(output: Output, name: str, opened: tuple[RestoredTransaction, ...]) -> None:
     """Print the open transactions, which hold back the last stable offset, and the commands that abort them."""
     from tiersnap.snapshot.gate.kafka_tools import abort_transaction
 

@@ -39,7 +39,7 @@ from tiersnap.snapshot.units import count_of
 if TYPE_CHECKING:
     from tiersnap.jobs.pipeline.outcome import RunOutcome
     from tiersnap.jobs.pipeline.settings import RunSettings
-    from tiersnap.remote_storage.publish.tell_brokers import TellBrokers
+    from tiersnap.remote_storage.publish.publish_uploads import PublishUploads
     from tiersnap.remote_storage.stores.object_store import ObjectStore
     from tiersnap.snapshot.gate.printed_steps import Place
 
@@ -260,7 +260,7 @@ def run(
             spark.session,
             settings,
             cluster=cluster,
-            publishes=lambda store: _teller(publishing, cluster, store, settings, output),
+            publishes=lambda store: _publisher(publishing, cluster, store, settings, output),
             talk=output.talk,
         )
         code = exit_code_of(outcome.problems(settings))
@@ -271,13 +271,13 @@ def run(
     return code
 
 
-def _teller(
+def _publisher(
     publishing: PublishRequest,
     cluster: opt.Cluster | None,
     store: ObjectStore,
     settings: RunSettings,
     output: Output,
-) -> TellBrokers | None:
+) -> PublishUploads | None:
     from tiersnap.jobs.situation.situation import Given, gather
     from tiersnap.snapshot.log.selection import Selection
 
@@ -286,7 +286,7 @@ def _teller(
     given = Given(settings.sources, None, settings.remote, settings.layout, settings.stores, cluster)
     expiry = settings.replay.broker_expiry(settings.now)
     chosen = gather(given), store, Selection(settings.topics), expiry
-    return publishing.teller(*chosen, output.talk, apply=settings.uploads)
+    return publishing.publisher(*chosen, output.talk, apply=settings.uploads)
 
 
 def show(output: Output, outcome: RunOutcome, settings: RunSettings, report: Path, *, is_fine: bool) -> None:

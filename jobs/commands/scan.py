@@ -156,12 +156,12 @@ def scan(
     checks = read_checks(checks_file, is_shown=report is not None)
     situation, unanswered = situation.answering()
     log_dirs, view = situation.log_dirs.require("log directories"), situation.view_to_read()
-    told_by = opt.CopyTaskSource(situation.cluster.value)
+    copy_tasks = opt.CopyTaskSource(situation.cluster.value)
     opened = with_stated(open_log_dirs(log_dirs), log_starts)
-    answer = told_by.about(opened, selection.topic, output)
+    answer = copy_tasks.about(opened, selection.topic, output)
     tasks = answer.tasks
     folds = FoldsAhead(check_crc=check_crc)
-    inventory = view.inventory(broker_expiry, answer.records, told_by.ask_log_start)
+    inventory = view.inventory(broker_expiry, answer.records, copy_tasks.ask_log_start)
     scanner = Scanner(inventory, broker_expiry, check_crc, tasks, folds)
     findings = list(findings_of(opened))
     for _, finding in stray_partitions(opened):
@@ -174,8 +174,8 @@ def scan(
     progress = Progress(output, "scanning", count(opened, selection))
 
     def rows() -> Iterator[ScannedPartition | ScannedSegment]:
-        for each, partition in told_by.located(progress.watch(folds.listed(selected_of(opened, selection)))):
-            found = scanner.scan(each, partition, told_by.located)
+        for each, partition in copy_tasks.located(progress.watch(folds.listed(selected_of(opened, selection)))):
+            found = scanner.scan(each, partition, copy_tasks.located)
             totals.add(found)
             if metrics is not None:
                 metrics.add(found)

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
     from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
     from tiersnap.remote_storage.publish.publish import Published
-    from tiersnap.remote_storage.publish.tell_brokers import TellBrokers
+    from tiersnap.remote_storage.publish.publish_uploads import PublishUploads
     from tiersnap.remote_storage.stores.object_store import ObjectStore
     from tiersnap.remote_storage.upload.host_outcome import HostOutcome
     from tiersnap.remote_storage.upload.tier_host import HostPartition, HostTier
@@ -245,7 +245,7 @@ def tier(
 
     checks = read_checks(checks_file, is_shown=report is not None)
     situation, unanswered = request.situation.answering(needs_remote=True)
-    log_dirs, told_by = (
+    log_dirs, copy_tasks = (
         situation.log_dirs.require("log directories"),
         opt.CopyTaskSource(situation.cluster.value, left_for),
     )
@@ -253,29 +253,29 @@ def tier(
     host = request.host_in(location, every_boundary=every_boundary)
     opened, selection = with_stated(open_log_dirs(log_dirs), log_starts), Selection(request.topic)
     chosen = situation, request.store, selection, request.broker_expiry
-    teller = publishing.teller(*chosen, output.talk, apply=request.apply)
+    publisher = publishing.publisher(*chosen, output.talk, apply=request.apply)
     refuse_twice(opened)
     swept = host.prepare_store(request.topic)
-    host = host.told(told_by.about(opened, request.topic, output), told_by.left_for)
+    host = host.with_answer(copy_tasks.about(opened, request.topic, output), copy_tasks.left_for)
     host = replace(
-        host, finds_lost_producers=report is not None or sinks.is_any, log_start_of_now=told_by.ask_log_start
+        host, finds_lost_producers=report is not None or sinks.is_any, log_start_of_now=copy_tasks.ask_log_start
     )
-    if teller is not None:
+    if publisher is not None:
         folders = chain.from_iterable(selected_folders(opened, selection))
         topics = {folder.rpartition("-")[0] for folder in folders}
-        host = replace(host, refusal_of=teller.refusals(topics))
+        host = replace(host, refusal_of=publisher.refusals(topics))
     host = host.uploading_again(upload_again, selected_of(opened, selection))
     progress = Progress(output, "tiering", count(opened, selection))
-    tiered = tuple(host.partitions(told_by.located(progress.watch(selected_of(opened, selection)))))
+    tiered = tuple(host.partitions(copy_tasks.located(progress.watch(selected_of(opened, selection)))))
     done, places = HostOutcome(tiered, tuple(findings_of(opened)), host.place_errors()), places_of(log_dirs)
     published = Published(())
-    if teller is not None:
-        published = _publish(teller, done)
+    if publisher is not None:
+        published = _publish(publisher, done)
     remote = request.view.remote or ""
     info = host_run(request.tierer.run_id, places, now=host.tierer.now, remote=remote, applied=host.apply)
     counts = done.counts
     if host.apply:
-        counts = replace(counts, segments_published=len(published.told))
+        counts = replace(counts, segments_published=len(published.segment_ids))
     info = replace(info, source=", ".join(log_dirs), **vars(counts))
     problems = *done.problems(), *published.problems(), *unanswered
     code, errors = exit_code_of(problems), [*done.errors, *published.errors, *unanswered]
@@ -290,7 +290,7 @@ def tier(
         write_report_and_metrics(made, code, report, sinks, errors=len(errors))
     leftovers = leftovers_by_kind(done.leftovers_removed, swept)
     planned: dict[str, int] = {}
-    if teller is not None:
+    if publisher is not None:
         planned = to_publish(published, _uploads(done))
     several, summary = len(opened) > 1, _summary(done, info, leftovers, report, planned)
     rows = map(_row, done.partitions)
@@ -308,7 +308,7 @@ def tier(
     return code
 
 
-def _publish(teller: TellBrokers, done: HostOutcome) -> Published:
+def _publish(publisher: PublishUploads, done: HostOutcome) -> Published:
     from tiersnap.remote_storage.metadata.segment_metadata import name_of
 
     waiting, topics = [], set()
@@ -316,9 +316,9 @@ def _publish(teller: TellBrokers, done: HostOutcome) -> Published:
         topics.add(each.partition.topic)
         if each.awaits_records:
             waiting.append(name_of(each.partition))
-    published = teller.run(waiting, topics, _uploaded_ids(done), uploads=_uploads(done).keys())
+    published = publisher.run(waiting, topics, _uploaded_ids(done), uploads=_uploads(done).keys())
     ends: dict[TopicIdPartition, int] = {}
-    if teller.place.apply:
+    if publisher.place.apply:
         ends = {plan.partition: plan.next_offset for plan in published.plans if plan.refusal is None}
     for each in done.partitions:
         each.note_published(ends.get(name_of(each.partition), 0))

@@ -24,7 +24,7 @@ from tiersnap.remote_storage.cluster.topics import led_partitions
 from tiersnap.remote_storage.layouts.remote_location import open_location
 from tiersnap.remote_storage.metadata.metadata_records import METADATA_TOPIC
 from tiersnap.remote_storage.publish.broker_evidence import beside_brokers
-from tiersnap.remote_storage.publish.tell_brokers import TellBrokers
+from tiersnap.remote_storage.publish.publish_uploads import PublishUploads
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.stores.open_store import open_store
 from tiersnap.remote_storage.stores.probe import check_conditions, check_lists
@@ -65,7 +65,7 @@ class RunInput:
     leaders: pa.Table | None = None  # rows of LEADERS; None if the run does not need the cluster to choose replicas
     copy_tasks: CopyTasks | None = None  # None without a cluster, or if the settings do not use copy tasks
     told: Mapping[str, StatedFacts] = field(default_factory=dict)  # by folder name
-    teller: TellBrokers | None = None  # publishes uploaded segments; None to publish nothing
+    publisher: PublishUploads | None = None  # publishes uploaded segments; None to publish nothing
     records: RecordsInput | None = None  # None if neither a cluster nor a source has `__remote_log_metadata`
 
     @property
@@ -78,7 +78,7 @@ def run_input(
     settings: RunSettings,
     store: ObjectStore | None,
     cluster: Cluster | None,
-    publishes: Callable[[ObjectStore], TellBrokers | None] = lambda _: None,
+    publishes: Callable[[ObjectStore], PublishUploads | None] = lambda _: None,
 ) -> RunInput:
     """Return the checked input of a run.
 
@@ -111,7 +111,7 @@ def run_input(
     given = RunInput(found, store, told=told, records=records)
     if cluster is not None:
         check_cluster(cluster, found.owners)
-    given = replace(given, teller=publishes(store))
+    given = replace(given, publisher=publishes(store))
     if cluster is None:
         return given
     is_bounded = settings.replay.scan is Scan.WINDOW

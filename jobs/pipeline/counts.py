@@ -260,7 +260,7 @@ def count_published(outcome: RunOutcome, done: Published, *, apply: bool) -> Non
     """Add the result of publishing. If `apply` is False, the result is a plan, and no segment counts as published."""
     outcome.published = done
     if apply:
-        outcome.counts = replace(outcome.counts, segments_published=len(done.told))
+        outcome.counts = replace(outcome.counts, segments_published=len(done.segment_ids))
     add_errors(outcome, done.errors)
 
 

@@ -79,4 +79,6 @@ class RunOutcome:
     def did_nothing(self) -> bool:
         """Return whether the run wrote no object, published no segment and committed no table version."""
         counts = self.counts
-        return not (counts.delta_commits or counts.snapshots_written or counts.segments_uploaded or self.published.told)
+        return not (
+            counts.delta_commits or counts.snapshots_written or counts.segments_uploaded or self.published.segment_ids
+        )

@@ -37,17 +37,17 @@ def publish(run: RunContext, groups: pa.Table, listed: DataFrame) -> Published:
         listed: the listed partitions (schema LISTED), one replica each.
     """
     given = run.given
-    assert given.teller is not None
+    assert given.publisher is not None
     table, names = run.warehouse.read("remote_log_segments"), groups.filter(pc.equal(groups["verdict"], _UPLOADED))
     if not names.num_rows:
-        return given.teller.run((), given.topics, ())
+        return given.publisher.run((), given.topics, ())
     rows = _waiting(listed, run.spark.createDataFrame(names.select(PARTITION_KEY)))
     partitions = [TopicIdPartition(each.topic, each.topic_id, each.partition) for each in rows]
     leading = {(each.topic, each.partition): each.log_dir for each in rows}
     uploaded = frozenset[str]() if run.is_bounded else _uploaded(table, run.number)
-    done = given.teller.run(partitions, given.topics, uploaded, leading)
+    done = given.publisher.run(partitions, given.topics, uploaded, leading)
     if done.records:
-        run.append("remote_log_segments", _told_rows(table, done.told, run.number))
+        run.append("remote_log_segments", _published_rows(table, done.segment_ids, run.number))
     return done
 
 
@@ -61,11 +61,11 @@ def without_refused(run: RunContext, names: pa.Table, listed: DataFrame) -> pa.T
         names: PARTITION_KEY of partitions with segments to upload.
         listed: the listed partitions (schema LISTED), one replica each.
     """
-    teller, outcome = run.given.teller, run.outcome
-    if teller is None or not names.num_rows:
+    publisher, outcome = run.given.publisher, run.outcome
+    if publisher is None or not names.num_rows:
         return names
     rows = _waiting(listed, run.spark.createDataFrame(names))
-    refusal_of = teller.refusals({each.topic for each in rows})
+    refusal_of = publisher.refusals({each.topic for each in rows})
     taken: list[dict[str, object]] = []
     refused: list[TiersnapError] = []
     for each in rows:
@@ -94,7 +94,7 @@ def _uploaded(remote_log_segments: DataFrame, run: int) -> frozenset[str]:
     return frozenset(row.segment_id for row in sent.select("segment_id").collect())
 
 
-def _told_rows(remote_log_segments: DataFrame, told: Iterable[RemoteLogSegmentId], run: int) -> DataFrame:
+def _published_rows(remote_log_segments: DataFrame, told: Iterable[RemoteLogSegmentId], run: int) -> DataFrame:
     """Return the newest row of each published segment, with `is_published` true and the number of this run."""
     ids = remote_log_segments.sparkSession.createDataFrame([(each.segment_id,) for each in told], "segment_id string")
     known = current(remote_log_segments).join(ids, on="segment_id", how="left_semi")

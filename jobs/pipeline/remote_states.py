@@ -72,7 +72,7 @@ def differences(listed: DataFrame, remote_log_segments: DataFrame, *, run: int) 
     listed_at = listed.where("topic_id is not null and error is null and size(segments) > 0")
     start = F.any_value(F.col("segments")[0]["base_offset"]).alias("local_start")
     starts = listed_at.groupBy(*TOPIC_PARTITION).agg(start)
-    row = F.when(_has_come(), _told()).when(_is_gone(), _deleted(run)).alias("row")
+    row = F.when(_has_come(), _with_record()).when(_is_gone(), _deleted(run)).alias("row")
     joined = attempts.join(starts, on=list(TOPIC_PARTITION), how="left")
     return joined.select(row).where("row is not null").select("row.*")
 
@@ -88,19 +88,19 @@ def _has_come() -> Column:
     has_finished = (known == COPY_STARTED) & (found == COPY_FINISHED)
     # Our segment was stored as finished before the run learned that another attempt has the claim.
     counts_no_more = (known == COPY_FINISHED) & (found == COPY_STARTED) & F.col("found.is_ours")
-    is_told = (known == found) & ~F.col("known.is_published").eqNullSafe(_is_published())
-    is_other = F.isnull("known") | (known == DELETE_FINISHED) | has_finished | counts_no_more | is_told
+    has_new_record = (known == found) & ~F.col("known.is_published").eqNullSafe(_is_published())
+    is_other = F.isnull("known") | (known == DELETE_FINISHED) | has_finished | counts_no_more | has_new_record
     return F.isnotnull("found") & is_other
 
 
-def _told() -> Column:
+def _with_record() -> Column:
     return F.col("found").withField("is_published", _is_published())
 
 
 def _is_gone() -> Column:
     """Return a condition: the table has the remote segment, its offsets were listed, and it was not found."""
-    was_there = F.col("known.state").isin(str(COPY_STARTED), str(COPY_FINISHED))
-    return F.isnull("found") & was_there & (F.col("known.next_base_offset") > F.col("local_start"))
+    existed = F.col("known.state").isin(str(COPY_STARTED), str(COPY_FINISHED))
+    return F.isnull("found") & existed & (F.col("known.next_base_offset") > F.col("local_start"))
 
 
 def _deleted(run: int) -> Column:

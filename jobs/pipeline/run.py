@@ -21,7 +21,7 @@ from tiersnap.jobs.pipeline.session_settings import sized_for
 from tiersnap.jobs.pipeline.settings import RunSettings
 from tiersnap.jobs.pipeline.warehouse import Warehouse
 from tiersnap.remote_storage.cluster.client import Cluster
-from tiersnap.remote_storage.publish.tell_brokers import TellBrokers
+from tiersnap.remote_storage.publish.publish_uploads import PublishUploads
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 
 
@@ -31,7 +31,7 @@ def run(
     *,
     store: ObjectStore | None = None,
     cluster: Cluster | None = None,
-    publishes: Callable[[ObjectStore], TellBrokers | None] = lambda _: None,
+    publishes: Callable[[ObjectStore], PublishUploads | None] = lambda _: None,
     talk: Talk = lambda _: None,
 ) -> RunOutcome:
     """List, decode, replay, judge, tier, publish and report. Without `settings.apply` the run is a plan.

@@ -55,7 +55,7 @@ def replay_changed(run: RunContext, listed: DataFrame, totals: RunTotals, *, has
     if not (has_decoded or totals.changed or totals.unread_count):
         run.talk("replayed nothing: no partition has changed")
         return
-    wanted = _changed(run, listed, totals, looks_again=bool(totals.unread_count) or has_reread)
+    wanted = _changed(run, listed, totals, reads_again=bool(totals.unread_count) or has_reread)
     if not wanted.partitions:
         run.talk("replayed nothing: no partition has changed")
         return
@@ -70,24 +70,24 @@ def replay_changed(run: RunContext, listed: DataFrame, totals: RunTotals, *, has
     run.talk(f"replayed {count_of(wanted.partitions, 'partition')}, wrote {written}")
 
 
-def _changed(run: RunContext, listed: DataFrame, totals: RunTotals, *, looks_again: bool) -> replaying.Changed:
+def _changed(run: RunContext, listed: DataFrame, totals: RunTotals, *, reads_again: bool) -> replaying.Changed:
     """Return the partitions to replay.
 
     Args:
         run: the run.
         listed: the listed partitions (schema LISTED), one replica each.
         totals: sums of the listing.
-        looks_again: try again to read snapshot files that an earlier run could not read. More partitions may change.
+        reads_again: try again to read snapshot files that an earlier run could not read. More partitions may change.
     """
     changed = changes_of(run, listed)
-    if looks_again:
+    if reads_again:
         answers = unread.look(unread.unread_snapshots(changed, listed, run.warehouse.read("partitions")))
         kept = run.warehouse.keep("answered", answers, of_arrow(unread.ANSWERED))
         changed = unread.answered(changed, kept)
     rows = changed.where("is_changed").select(*PARTITION_KEY, "start_offset", "segment_count")
     rows = run.warehouse.keep("changed", rows, of_arrow(CHANGED))
     count, segments = totals.changed, totals.changed_segments
-    if looks_again:
+    if reads_again:
         found = rows.agg(F.count("*").alias("partitions"), F.sum("segment_count").alias("segments")).collect()[0]
         count, segments = found.partitions, found.segments or 0
     return replaying.Changed(rows.select(*PARTITION_KEY, "start_offset"), count, segments)

@@ -144,7 +144,7 @@ def tier(judging: Judging, groups: pa.Table) -> bool:
 def publish(judging: Judging, groups: pa.Table) -> bool:
     """Publish the UPLOADED segments from the driver, one topic at a time; return whether a record was written."""
     run = judging.run
-    if run.given.teller is None:
+    if run.given.publisher is None:
         return False
     done = publishing.publish(run, groups, judging.listed)
     counts.count_published(run.outcome, done, apply=run.settings.uploads)

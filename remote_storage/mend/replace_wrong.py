@@ -36,7 +36,7 @@ from tiersnap.remote_storage.metadata.segment_metadata import (
     new_segment_id,
 )
 from tiersnap.remote_storage.publish.plan_publication import plan_publication
-from tiersnap.remote_storage.publish.segments_to_publish import TO_BE_TOLD, PublishPlan
+from tiersnap.remote_storage.publish.segments_to_publish import TO_PUBLISH, PublishPlan
 from tiersnap.remote_storage.publish.write_records import publish_plans
 from tiersnap.remote_storage.remote_log.cluster_record import put_cluster_id
 from tiersnap.remote_storage.remote_log.complete import complete_segments
@@ -89,7 +89,7 @@ class ReplaceWrong:
             check_plaintext(self.logs.location, planned[0].metadata, allowed=self.allow_plaintext)
             ours, doubted = self._read_ours(partition, planned, wrong)
             wrong = {*wrong, *doubted}
-            index = self._told_of_ours(partition, ours, wrong)
+            index = self._index_with_ours(partition, ours, wrong)
         except TiersnapError as error:
             return [failed(each, error) for each in waiting.values()]
         job = self._job(partition, wrong, ours)
@@ -139,7 +139,7 @@ class ReplaceWrong:
         doubted = self.logs.find_problems(partition, ours.keys())
         return [record for segment_id, record in ours.items() if segment_id not in doubted], doubted.keys()
 
-    def _told_of_ours(
+    def _index_with_ours(
         self, partition: TopicIdPartition, ours: Iterable[RemoteLogSegmentMetadata], wrong: Collection[str]
     ) -> RemoteIndex:
         """Publish tiersnap's segments `ours`, which were read fully. Return the brokers' index after the publication.
@@ -264,7 +264,7 @@ def _as_planned(mending: Mending, plan: PublishPlan, segment_id: str) -> Mending
     told = {each.metadata.id.segment_id: each for each in plan.segments}[segment_id]
     if told.error is not None:
         return failed(mending, told.error)
-    if told.action not in TO_BE_TOLD:
+    if told.action not in TO_PUBLISH:
         return failed(
             mending, not_rebuilt(mending.metadata, f"brokers would not read the new segment instead: {told.action}")
         )

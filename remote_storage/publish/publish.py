@@ -94,7 +94,7 @@ class Published:
         return PublishCounts.of(self.plans)
 
     @property
-    def told(self) -> list[RemoteLogSegmentId]:
+    def segment_ids(self) -> list[RemoteLogSegmentId]:
         """Return the ids of segments that were published, or without `apply`, the ids of segments to publish."""
         found: list[RemoteLogSegmentId] = []
         for plan in self.plans:

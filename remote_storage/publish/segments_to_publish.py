@@ -45,7 +45,7 @@ class PublishAction(StrEnum):
     )
 
 
-TO_BE_TOLD = frozenset({PublishAction.PUBLISH, PublishAction.FINISH})
+TO_PUBLISH = frozenset({PublishAction.PUBLISH, PublishAction.FINISH})
 """The actions that publish a segment."""
 KNOWN_TO_BROKERS = frozenset({PublishAction.KNOWN, PublishAction.COVERED})
 """The actions of segments whose offsets brokers can already read."""
@@ -103,7 +103,7 @@ class PublishPlan:
     @property
     def to_tell(self) -> list[RemoteLogSegmentMetadata]:
         """Return the segments that the plan publishes."""
-        return self._of_actions(TO_BE_TOLD)
+        return self._of_actions(TO_PUBLISH)
 
     @property
     def is_open(self) -> bool:
@@ -118,7 +118,7 @@ class PublishPlan:
     @property
     def next_offset(self) -> int:
         """Return the exclusive end offset of remote storage after this plan; 0 if remote storage is empty."""
-        known = self._of_actions(TO_BE_TOLD | KNOWN_TO_BROKERS)
+        known = self._of_actions(TO_PUBLISH | KNOWN_TO_BROKERS)
         return max((each.end_offset + 1 for each in known), default=0)
 
     def _of_actions(self, actions: Collection[PublishAction]) -> list[RemoteLogSegmentMetadata]:
@@ -134,7 +134,7 @@ class PublishPlan:
             if planned.action is PublishAction.PUBLISH:
                 started = SegmentState.COPY_SEGMENT_STARTED
                 yield SegmentRecord(replace(metadata, state=started, broker_id=broker, event_timestamp=now))
-            if planned.action in TO_BE_TOLD:
+            if planned.action in TO_PUBLISH:
                 yield SegmentUpdate(metadata.id, broker, now, SegmentState.COPY_SEGMENT_FINISHED)
 
 
@@ -180,7 +180,7 @@ def plan_segments(
     actions = [_without_lineage(segment, known, log_start_offset) for segment in segments]
     finished = list(cache.in_state(partition, SegmentState.COPY_SEGMENT_FINISHED))
     gone = _gone(finished, segments, log_start_offset, complete_segments)
-    if not gone and not wrong and TO_BE_TOLD.isdisjoint(actions):
+    if not gone and not wrong and TO_PUBLISH.isdisjoint(actions):
         return tuple(map(SegmentToPublish, segments, actions))
     of_this_log = finished_of_log(finished, log_start_offset, why_outside)
     readable = ReadableOffsets(cache.index(partition).copy(), of_this_log, gone, wrong, log_start_offset)
@@ -208,7 +208,7 @@ class _Planning:
 
     def plan(self, segment: RemoteLogSegmentMetadata, action: PublishAction) -> SegmentToPublish:
         """Plan one segment. A segment of another log gets OTHER_LINEAGE, and `leave_out` must decide about it."""
-        if action not in TO_BE_TOLD:
+        if action not in TO_PUBLISH:
             return SegmentToPublish(segment, action)
         is_behind = segment.end_offset >= self.next_offset
         if not is_behind and self._is_held(segment):
@@ -235,7 +235,7 @@ class _Planning:
             return _held_back(segment, "an earlier segment is held back", is_behind=True)
         else:
             _refuse_hole(segment, self.next_offset)
-            if why := self.readable.tell(replace(self._told(segment), state=SegmentState.COPY_SEGMENT_FINISHED)):
+            if why := self.readable.tell(replace(self._as_recorded(segment), state=SegmentState.COPY_SEGMENT_FINISHED)):
                 self.is_blocked |= is_behind
                 return _held_back(segment, why, is_behind=is_behind)
         self.next_offset = max(self.next_offset, segment.end_offset + 1)
@@ -243,11 +243,11 @@ class _Planning:
 
     def judge(self, planned: SegmentToPublish) -> SegmentToPublish:
         """Add an error if brokers would read only some offsets of a segment to publish."""
-        if planned.action not in TO_BE_TOLD or self.readable.read(self._told(planned.metadata)):
+        if planned.action not in TO_PUBLISH or self.readable.read(self._as_recorded(planned.metadata)):
             return planned
         return replace(planned, error=read_in_part(planned.metadata))
 
-    def _told(self, segment: RemoteLogSegmentMetadata) -> RemoteLogSegmentMetadata:
+    def _as_recorded(self, segment: RemoteLogSegmentMetadata) -> RemoteLogSegmentMetadata:
         """Return the segment as the cluster's records describe it, because FINISH publishes only the segment id.
 
         If there is no record, return `segment`.

@@ -76,7 +76,7 @@ def tier(
         apply=apply,
     )
     host.prepare_store(pattern)
-    host = host.told(ClusterAnswer(records=read_replicas(each.log_dir for each in opened)), LEFT_FOR_MS)
+    host = host.with_answer(ClusterAnswer(records=read_replicas(each.log_dir for each in opened)), LEFT_FOR_MS)
     return _tiered(host, selected_of(opened, Selection(pattern)))
 
 

@@ -127,7 +127,7 @@ def list_remote_partition(
     claims.read_for(found, incomplete, changed)
     if of_brokers is not None:
         claims.read_of(each for each in found if each.segment_id not in of_brokers)
-    segments = list(map(claims.told, found))
+    segments = list(map(claims.marked, found))
     return replace(_counted(location, partition, claims, segments, incomplete), unread=tuple(unread))
 
 
@@ -265,7 +265,7 @@ class _Claims:
     def read_of(self, segments: Iterable[RemoteSegment]) -> None:
         in_parallel(self.read, [each.claimed_as for each in segments if each.claimed_as in self.claimed])
 
-    def told(self, segment: RemoteSegment) -> RemoteSegment:
+    def marked(self, segment: RemoteSegment) -> RemoteSegment:
         """Return the segment with `claim` and `is_brokers` set."""
         named = self.named.get(segment.segment_id)
         claim = None

@@ -59,7 +59,7 @@ class RestorePlan:
     destination: Destination
     source_cluster: str
     # Open transactions in the remote snapshot at the log end.
-    told_open: tuple[RestoredTransaction, ...]
+    expected_open: tuple[RestoredTransaction, ...]
     leftovers: tuple[str, ...]  # names of this partition's unfinished folders with other plans
     topic_is_checked: bool  # whether the records of a cluster with this topic were read
 
@@ -138,7 +138,7 @@ def _plan(
         folder,
         destination,
         found.cluster_id or "",
-        _told_open(store, chain),
+        _expected_open(store, chain),
         unfinished.leftovers,
         published is not None,
     )
@@ -261,7 +261,7 @@ def _expected_sizes(plan: FolderPlan) -> dict[str, int | None]:
     return sizes
 
 
-def _told_open(store: ObjectStore, chain: Chain) -> tuple[RestoredTransaction, ...]:
+def _expected_open(store: ObjectStore, chain: Chain) -> tuple[RestoredTransaction, ...]:
     """Return the transactions that are open at the log end, according to the remote snapshot at that offset.
 
     Return none if there is no such snapshot.

@@ -154,12 +154,12 @@ def _checksums(store: ObjectStore) -> ProbeAnswer:
     try:
         crc32c = store.put_if_absent(key, _DATA).crc32c
         found = store.head(key)
-        is_told = found is not None and found.crc32c == crc32c
+        has_checksum = found is not None and found.crc32c == crc32c
         refuses = store.refuses_damage(key)
     finally:
         store.delete([key])
         _log.debug("probed and deleted %s%s", store.uri, key)
-    if is_told and refuses:
+    if has_checksum and refuses:
         return ProbeAnswer(
             "checksums", ProbeVerdict.OK, "the store refuses damaged content, and keeps CRC-32C with objects"
         )

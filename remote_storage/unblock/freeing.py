@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from tiersnap.remote_storage.cluster.copy_progress import CopyProgress, Watched
 from tiersnap.remote_storage.cluster.stuck import StuckPartition
 from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache
-from tiersnap.remote_storage.publish.segments_to_publish import KNOWN_TO_BROKERS, TO_BE_TOLD, PublishAction, PublishPlan
+from tiersnap.remote_storage.publish.segments_to_publish import KNOWN_TO_BROKERS, TO_PUBLISH, PublishAction, PublishPlan
 from tiersnap.remote_storage.unblock.unblock_outcome import End
 from tiersnap.snapshot.errors import TiersnapError, TransientError
 from tiersnap.snapshot.gate.exit_code import OtherProblem, Problem
@@ -125,7 +125,7 @@ class Freeing:
     def take(self, plan: PublishPlan) -> None:
         """Set `publish` and `next_offset` from a publication plan."""
         self.publish = len(plan.to_tell)
-        self.next_offset = self._end_of(plan, TO_BE_TOLD | KNOWN_TO_BROKERS)
+        self.next_offset = self._end_of(plan, TO_PUBLISH | KNOWN_TO_BROKERS)
 
     def skip_freed_by_others(self, plan: PublishPlan) -> None:
         """Set the counts of a partition that is not published, because its copy task continues without this run."""

@@ -123,13 +123,14 @@ class CheckedLog:
     def _wrong_epochs(self, wrong: WrongEpoch) -> WrongLeaderEpochsError:
         return WrongLeaderEpochsError(
             f"the batch at offset {wrong.base_offset} was written under leader epoch {wrong.written}, the "
-            f"leader-epoch-checkpoint says {wrong.told}: the checkpoint is from another log, or older than this log",
+            f"leader-epoch-checkpoint says {wrong.expected}: the checkpoint is from another log, or older than this "
+            "log",
             hint="take the leader-epoch-checkpoint of the replica whose log this is, or tier from another replica; "
             "brokers rebuild the checkpoint only for segments that they recover",
             base_offset=self._segment.base_offset,
             offset=wrong.base_offset,
             written=wrong.written,
-            told=wrong.told,
+            expected=wrong.expected,
         )
 
     def _lost_index(self) -> IncompleteBundleError:

@@ -155,7 +155,7 @@ class HostTier:
     _kept: KeptSnapshots = field(default_factory=KeptSnapshots)
     _doubt: LocationCheck = field(default_factory=LocationCheck)
 
-    def told(self, answer: ClusterAnswer, left_for: int | None) -> HostTier:
+    def with_answer(self, answer: ClusterAnswer, left_for: int | None) -> HostTier:
         """Return a copy with the cluster's records and copy tasks; for `left_for` see BesideBrokers."""
         beside = BesideBrokers(left_for=left_for, tasks=answer.tasks)
         return replace(self, beside=beside, records=answer.records)

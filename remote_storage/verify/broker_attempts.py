@@ -82,8 +82,8 @@ def _age(segment: RemoteSegment) -> tuple[int, str]:
 
 
 def _why(found: ReadSegment) -> str:
-    if not found.told.verdict.is_sound:
-        return found.told.reason
+    if not found.result.verdict.is_sound:
+        return found.result.reason
     if found.is_compared:
         return ""
     return "the local log has no segment with these offsets"

@@ -37,22 +37,22 @@ class ReadSegment:
     """A segment whose objects were all read.
 
     Attributes:
-        told: the verdict.
+        result: the verdict.
         is_compared: whether the segment was compared with a local log.
         digest: digest over all batch headers; "" if a batch is damaged.
     """
 
     segment_id: str
-    told: ReasonedVerdict
+    result: ReasonedVerdict
     is_compared: bool
     digest: str
 
     @property
     def doubt(self) -> str:
         """Return why the segment is not proven to be right; "" if all bytes were compared and are right."""
-        if self.told.verdict in COMPARED:
+        if self.result.verdict in COMPARED:
             return ""
-        return f"{self.told.verdict}: {self.told.reason}"
+        return f"{self.result.verdict}: {self.result.reason}"
 
 
 def find_problems(
@@ -83,7 +83,7 @@ def find_problems(
 
     def read(wanted: Collection[str]) -> dict[str, str]:
         told = compare_whole(location, [found[each] for each in wanted], compare, inventory.claimed, expiry)
-        return {each.segment_id: each.told.reason for each in told if not each.told.verdict.is_sound}
+        return {each.segment_id: each.result.reason for each in told if not each.result.verdict.is_sound}
 
     first = read(found)
     if not first:
@@ -152,7 +152,7 @@ def compare_whole(
         location.store, asked, claimed, {}, local, lambda each: each.segment_id in local.snapshots
     )
     for segment in sorted(segments, key=lambda each: each.bounds):
-        told = check.told(segment)
+        told = check.judge(segment)
         is_compared = segment.segment_id in local.digests and told.compared_with is ComparedWith.LOCAL_LOG
         yield ReadSegment(segment.segment_id, told, is_compared, check.digests.get(segment.segment_id, ""))
 

@@ -191,13 +191,13 @@ class PartitionCheck:
         if isinstance(found, IncompleteSegment):
             return []
         if found is not None:
-            return found.facts.held(self._told_lineage(found))
+            return found.facts.held(self._lineage_of(found))
         known = self.known.get(attempt.segment_id)
         if known is not None and known.next_base_offset is not None:
             return [(known.base_offset, known.next_base_offset)]
         return [(attempt.start_offset, following)]
 
-    def _told_lineage(self, copy: RemoteSegment) -> LeaderEpochs:
+    def _lineage_of(self, copy: RemoteSegment) -> LeaderEpochs:
         """Return the lineage of the partition. If it could not be read, return the leader epochs of the segment."""
         return self._lineage or copy.leader_epochs
 
@@ -279,7 +279,7 @@ class PartitionCheck:
     ) -> Iterator[RemoteCheck]:
         """Verify the complete segments among `wanted`. The other segments only provide the producer state."""
         copies = by_id(complete)
-        local = self._told_locally(complete, wanted)
+        local = self._compare_locally(complete, wanted)
         check = WholeSegmentCheck(
             self.location.store, self.asked, self._claimed, self.compared, local, self._is_of_log, self.digests
         )
@@ -295,10 +295,10 @@ class PartitionCheck:
                     check.forget()
                     told = ReasonedVerdict(RemoteVerdict.CORRUPT, problems[copy.segment_id])
                 else:
-                    told = check.told(copy, data)
+                    told = check.judge(copy, data)
                 yield self._of_copy(copy, told)
 
-    def _told_locally(self, copies: Iterable[RemoteSegment], wanted: Collection[str]) -> LocalComparison:
+    def _compare_locally(self, copies: Iterable[RemoteSegment], wanted: Collection[str]) -> LocalComparison:
         """Compare the unencrypted segments among `wanted` with the local log, if the depth includes snapshots."""
         if self.compare_locally is None or self.asked.depth is CheckDepth.METADATA:
             return LocalComparison()
@@ -307,7 +307,7 @@ class PartitionCheck:
         return self.compare_locally(self.location.store, readable)
 
     def _is_of_log(self, copy: RemoteSegment) -> bool:
-        return copy.facts.is_of(self._told_lineage(copy))
+        return copy.facts.is_of(self._lineage_of(copy))
 
     def _of_copy(self, copy: RemoteSegment, told: ReasonedVerdict) -> RemoteCheck:
         epoch, is_of_log = copy.leader_epochs[-1][0], self._is_of_log(copy)

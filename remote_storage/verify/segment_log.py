@@ -91,7 +91,7 @@ def read_log(
 
 
 def _of_epoch(wrong: WrongEpoch) -> str:
-    return f"log: the batch at {wrong.base_offset} was written under leader epoch {wrong.written}, not {wrong.told}"
+    return f"log: the batch at {wrong.base_offset} was written under leader epoch {wrong.written}, not {wrong.expected}"
 
 
 def _wrong_indexes(

@@ -126,7 +126,7 @@ class WholeSegmentCheck:
         """Skip a segment that has no usable snapshot, and end the current replay."""
         self._fold = None
 
-    def told(self, copy: RemoteSegment, ahead: Indexes | CorruptDataError | None = None) -> ReasonedVerdict:
+    def judge(self, copy: RemoteSegment, ahead: Indexes | CorruptDataError | None = None) -> ReasonedVerdict:
         """Return the verdict of a segment.
 
         Args:

@@ -109,7 +109,7 @@ class WrongEpoch:
 
     base_offset: int
     written: int  # epoch in the batch's header
-    told: int  # epoch of the last entry at or below `base_offset`
+    expected: int  # epoch of the last entry at or below `base_offset`
 
 
 class EpochCheck:
@@ -119,7 +119,7 @@ class EpochCheck:
         """Create a check against `epochs`: (epoch, start offset), ascending. Without epochs, no batch is wrong."""
         entries = np.array(epochs, np.int64).reshape(-1, 2)
         self._starts = np.ascontiguousarray(entries[:, 1])
-        self._told = np.concatenate([np.array([_UNTOLD], np.int64), entries[:, 0]])
+        self._epochs = np.concatenate([np.array([_UNTOLD], np.int64), entries[:, 0]])
 
     def first_wrong(self, rows: np.ndarray) -> WrongEpoch | None:
         """Return the first batch with a wrong epoch, or None.
@@ -130,7 +130,7 @@ class EpochCheck:
         offsets, written = rows["base_offset"], rows["partition_leader_epoch"]
         first, last = np.searchsorted(self._starts, offsets[[0, -1]], side="right")
         # Fast path: nearly always, all batches have the same epoch.
-        told = self._told[first] if first == last else self._told[self._starts.searchsorted(offsets, side="right")]
+        told = self._epochs[first] if first == last else self._epochs[self._starts.searchsorted(offsets, side="right")]
         wrong = (written != told) & (written >= 0) & (told >= 0)
         if not wrong.any():
             return None

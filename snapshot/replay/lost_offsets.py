@@ -28,7 +28,7 @@ class LostOffsets:
 
     def is_known_to(self, entries: np.ndarray) -> bool:
         """Return whether an entry (ENTRY_DTYPE) names a last batch or a transaction start in these offsets."""
-        offsets = _told_by(entries)
+        offsets = _offsets_in(entries)
         return bool(((offsets >= self.first) & (offsets < self.next)).any())
 
     @property
@@ -64,8 +64,8 @@ class LostOffsetsSearch:
         self._unread = deque(sorted(partition.snapshots))
         self._read_snapshot = read_snapshot
         # The offsets that snapshot files name, ascending; for each, the greatest offset of a file that names it.
-        self._told = np.empty(0, np.int64)
-        self._told_at = np.empty(0, np.int64)
+        self._named = np.empty(0, np.int64)
+        self._named_at = np.empty(0, np.int64)
 
     def between(self, first: int, following: int | None) -> LostOffsets | None:
         """Return the gap if it is proven that a segment in it was lost, else None.
@@ -80,26 +80,26 @@ class LostOffsetsSearch:
             return replace(lost, indexed=self._indexed[place])
         while self._unread and self._unread[0] < lost.next:
             self._unread.popleft()
-        while not self._is_told(lost):
+        while not self._is_named(lost):
             if not self._unread:
                 return None
             self._read(self._unread.popleft(), first)
         return lost
 
-    def _is_told(self, lost: LostOffsets) -> bool:
-        low, high = np.searchsorted(self._told, [lost.first, lost.next])
-        return bool((self._told_at[low:high] >= lost.next).any())
+    def _is_named(self, lost: LostOffsets) -> bool:
+        low, high = np.searchsorted(self._named, [lost.first, lost.next])
+        return bool((self._named_at[low:high] >= lost.next).any())
 
     def _read(self, at: int, first: int) -> None:
         entries = found_at(at, self._read_snapshot).entries
         if entries is None:
             return
-        told = np.unique(_told_by(entries))
-        told = told[told >= first]  # later gaps are above `first`
+        named = np.unique(_offsets_in(entries))
+        named = named[named >= first]  # later gaps are above `first`
         # np.unique keeps the first of equal offsets, which is this file's; later files have greater offsets.
-        self._told, chosen = np.unique(np.concatenate([told, self._told]), return_index=True)
-        self._told_at = np.concatenate([np.full(told.size, at), self._told_at])[chosen]
+        self._named, chosen = np.unique(np.concatenate([named, self._named]), return_index=True)
+        self._named_at = np.concatenate([np.full(named.size, at), self._named_at])[chosen]
 
 
-def _told_by(entries: np.ndarray) -> np.ndarray:
+def _offsets_in(entries: np.ndarray) -> np.ndarray:
     return np.concatenate([entries["last_offset"], entries["current_txn_first_offset"]])

@@ -212,7 +212,7 @@ class _Pass:
         if wrong is not None:
             raise CorruptDataError(
                 f"{name}: the batch at {wrong.base_offset} was written under leader epoch {wrong.written}, expected "
-                f"{wrong.told} from the segment's metadata",
+                f"{wrong.expected} from the segment's metadata",
                 hint=_SHUN,
             )
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tiersnap.jobs.pipeline.settings import RunSettings
     from tiersnap.jobs.pipeline.source import KafkaSegmentDataSource
     from tiersnap.remote_storage.cluster.client import Cluster
-    from tiersnap.remote_storage.publish.tell_brokers import TellBrokers
+    from tiersnap.remote_storage.publish.publish_uploads import PublishUploads
     from tiersnap.remote_storage.publish.tier_log_dir import tier
     from tiersnap.remote_storage.stores.object_store import ObjectStore
     from tiersnap.remote_storage.stores.s3_settings import S3Settings
@@ -61,6 +61,7 @@ __all__ = [
     "Partition",
     "PartitionFacts",
     "PlannedSnapshot",
+    "PublishUploads",
     "Readiness",
     "Repaired",
     "ReplayOptions",
@@ -73,7 +74,6 @@ __all__ = [
     "SegmentReadiness",
     "SnapshotVerdict",
     "StoreSettings",
-    "TellBrokers",
     "TiersnapError",
     "Verdict",
     "__version__",
@@ -91,7 +91,7 @@ _MODULES = {
     "tiersnap.jobs.pipeline.settings": ("RunSettings",),
     "tiersnap.jobs.pipeline.source": ("KafkaSegmentDataSource",),
     "tiersnap.remote_storage.cluster.client": ("Cluster",),
-    "tiersnap.remote_storage.publish.tell_brokers": ("TellBrokers",),
+    "tiersnap.remote_storage.publish.publish_uploads": ("PublishUploads",),
     "tiersnap.remote_storage.publish.tier_log_dir": ("tier",),
     "tiersnap.remote_storage.stores.object_store": ("ObjectStore",),
     "tiersnap.remote_storage.stores.s3_settings": ("S3Settings",),

@@ -14,7 +14,7 @@ from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.mend.mend_plan import deletion, may_be_deleted, to_be_deleted, wrong_and_read
 from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, SegmentState
-from tiersnap.remote_storage.publish.segments_to_publish import TO_BE_TOLD, PublishPlan, SegmentToPublish, plan_segments
+from tiersnap.remote_storage.publish.segments_to_publish import TO_PUBLISH, PublishPlan, SegmentToPublish, plan_segments
 from tiersnap.remote_storage.verify.partition_check import PartitionCheck
 from tiersnap.remote_storage.verify.read_whole import ReadWhole
 from tiersnap.snapshot.errors import TiersnapError
@@ -63,7 +63,7 @@ class WrongTier:
         while left := wrong_and_read(cache.index(PARTITION), self.bad - held, self.case.log_start):
             new = _renamed(left[0])
             planned = [each for each in self._planned(cache, [new]) if each.metadata == new]
-            if not planned or planned[0].error or planned[0].action not in TO_BE_TOLD:
+            if not planned or planned[0].error or planned[0].action not in TO_PUBLISH:
                 held.add(left[0].id.segment_id)
                 continue
             told = list(PublishPlan(PARTITION, tuple(planned), leader=1).records(broker_id=None, now=9))

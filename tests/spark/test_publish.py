@@ -19,7 +19,7 @@ from tiersnap.remote_storage.layouts.remote_location import open_location
 from tiersnap.remote_storage.metadata.metadata_records import SegmentUpdate
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.publish.location_evidence import ProvePlace
-from tiersnap.remote_storage.publish.tell_brokers import TellBrokers
+from tiersnap.remote_storage.publish.publish_uploads import PublishUploads
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.snapshot.errors import ExitCode
 from tiersnap.snapshot.gate.exit_code import exit_code_of
@@ -54,10 +54,10 @@ def test_a_run_publishes_what_it_uploads_and_the_next_one_what_a_killed_run_left
     settings = RunSettings(*places, leaders=log_dirs[:1], left_for=None, apply=True)
 
     def run(*, is_unproven: bool = True) -> RunOutcome:
-        def publishes(store: ObjectStore) -> TellBrokers:
+        def publishes(store: ObjectStore) -> PublishUploads:
             evidence = MetadataTopic.of(cluster), store, log_dirs, False, is_unproven, True
             place, expiry = ProvePlace(cluster, *evidence, print), settings.replay.broker_expiry(settings.now)
-            return TellBrokers(place, open_location(store, "aiven"), log_dirs, Selection(), expiry)
+            return PublishUploads(place, open_location(store, "aiven"), log_dirs, Selection(), expiry)
 
         return run_job(spark, settings, publishes=publishes)
 
@@ -83,10 +83,10 @@ def test_a_run_uploads_no_segment_of_a_topic_that_the_cluster_does_not_have(
     places = log_dirs, str(tmp_path / "remote"), str(tmp_path / "warehouse")
     settings = RunSettings(*places, leaders=log_dirs[:1], left_for=None, apply=True)
 
-    def publishes(store: ObjectStore) -> TellBrokers:
+    def publishes(store: ObjectStore) -> PublishUploads:
         evidence = MetadataTopic.of(cluster), store, log_dirs, False, True, True
         place, expiry = ProvePlace(cluster, *evidence, print), settings.replay.broker_expiry(settings.now)
-        return TellBrokers(place, open_location(store, "aiven"), log_dirs, Selection(), expiry)
+        return PublishUploads(place, open_location(store, "aiven"), log_dirs, Selection(), expiry)
 
     done = run_job(spark, settings, publishes=publishes)
     assert exit_code_of(done.problems(settings)) is ExitCode.GATE_REFUSED

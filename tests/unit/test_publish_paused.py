@@ -326,7 +326,7 @@ def test_records_count_although_a_topic_cannot_be_paused_again(cluster, publish,
 
     monkeypatch.setattr(PausedTopics, "while_paused", pause)
     done = publish(cluster.view(request))
-    assert ([type(each) for each in done.errors], done.records, len(done.told)) == ([UnblockHeldError], 8, 4)
+    assert ([type(each) for each in done.errors], done.records, len(done.segment_ids)) == ([UnblockHeldError], 8, 4)
     assert pauses == [PARTITION.topic, LATER.topic, PARTITION.topic]
     assert is_saved(tmp_path) == [True, False]
 
@@ -350,7 +350,7 @@ def test_records_count_although_a_broker_goes_away_behind_them(cluster, publish,
         assert finished(cluster, LATER) == [], "no answer to the first records"
         return
     published = sum(len(finished(cluster, each)) for each in (PARTITION, LATER))
-    assert (len(done.told), done.records) == (published, 2 * published)
+    assert (len(done.segment_ids), done.records) == (published, 2 * published)
     assert all(isinstance(each, BrokerUnavailableError) for each in done.errors)
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.reference.random_publications import OFFSETS, Publication, publication
 from tests.reference.readable import epoch_of, lost_copies_read, planned, readable_after_each
-from tiersnap.remote_storage.publish.segments_to_publish import TO_BE_TOLD, PublishAction
+from tiersnap.remote_storage.publish.segments_to_publish import TO_PUBLISH, PublishAction
 
 pytestmark = pytest.mark.unit
 
@@ -26,7 +26,7 @@ def judge(case: Publication) -> int:
         held = range(max(each.metadata.start_offset, case.log_start), each.metadata.end_offset + 1)
         if each.action is PublishAction.COVERED:
             assert readable.issuperset(held), each
-        if each.action in TO_BE_TOLD:
+        if each.action in TO_PUBLISH:
             assert readable.intersection(held), "told of for nothing"
             assert readable.issuperset(held) or each.error is not None, each
     return len(plan.records)

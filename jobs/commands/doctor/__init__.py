@@ -100,7 +100,7 @@ class DoctorResult:
     "location of this host's broker, which is not probed]",
     "Broker of the cluster, to find hung copies and lost segments.  [default: the broker of this host]",
     once,
-    is_told=False,
+    prints_facts=False,
 )
 @hung_after_option
 @broker_expiry_options

@@ -29,7 +29,7 @@ from tiersnap.snapshot.replay.expiry import BrokerExpiry
 
 
 @dataclass(frozen=True)
-class TellBrokers:
+class PublishUploads:
     """Publishes the uploaded segments of log directories to their cluster."""
 
     place: ProvePlace  # proves that brokers read `location`; has the cluster and `apply`
