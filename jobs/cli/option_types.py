@@ -89,12 +89,13 @@ def parse_time(text: str) -> int:
         return int(text)
     try:
         moment = datetime.fromisoformat(text)
-    except ValueError as error:
+        if moment.tzinfo is None:
+            moment = moment.replace(tzinfo=UTC)
+        moment = moment.astimezone(UTC)  # a zone can move the time out of the years 1 to 9999
+    except (ValueError, OverflowError) as error:
         raise ValueError(
             f"{text[:_MOST_SHOWN]!r} is not a time; use 2026-11-21T12:45:00Z or epoch milliseconds"
         ) from error
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
     return int(moment.timestamp() * 1000)
 
 

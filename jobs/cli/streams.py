@@ -107,6 +107,8 @@ def guarded(command: Callable[[], int]) -> int:
     """
     if sys.stdout is None:  # closed by the parent process
         sys.stdout = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115
+    if sys.stderr is None:
+        sys.stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115
     try:
         code = command()
         sys.stdout.flush()

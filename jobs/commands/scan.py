@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 # Verdicts with a next step from `_steps_of_verdicts`. The steps for missing and wrong snapshots are in `_of_snapshots`.
 _CAUSES = (
     *("CORRUPT_SEGMENT", "UNREADABLE_SEGMENT", "UNVERIFIED_SNAPSHOT", "MISSING_INDEX", "TOPIC_ID_UNKNOWN"),
-    *("INDEX_DAMAGED", "ABOVE_LSO"),
+    *("INDEX_DAMAGED", "ABOVE_LSO", "GAP_IN_REMOTE"),
 )
 _WRONG = (SnapshotVerdict.CORRUPT, SnapshotVerdict.SUSPECT)
 _BROKERS_COPY = (

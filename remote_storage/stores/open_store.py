@@ -31,8 +31,8 @@ def open_store(uri: str, settings: StoreSettings | None = None, *, writes: bool 
         writes: False if the caller only reads. The store then creates no file in a directory.
 
     Raises:
-        UsageError: the scheme is unknown or not supported yet, the bucket is missing, a file URI has a host, or the URI
-            contains credentials. The message does not repeat credentials.
+        UsageError: the scheme is unknown or not supported yet, the bucket is missing, a file URI has a host, the path
+            is a file, or the URI contains credentials. The message does not repeat credentials.
         LogDirAsTargetError: the folder is a broker's log directory, or is inside one.
         MissingExtraError: `uri` is in S3, and boto3 is not installed.
     """
@@ -61,15 +61,12 @@ def open_existing_store(uri: str, settings: StoreSettings | None = None, *, writ
     """Return the store at `uri` for reading or deleting objects. A directory must exist. See `open_store` for `writes`.
 
     Raises:
-        SourceNotFoundError: the directory does not exist, or is a file.
+        SourceNotFoundError: the directory does not exist.
         UsageError, LogDirAsTargetError, MissingExtraError: see `open_store`.
     """
     store = open_store(uri, settings, writes=writes)
     if isinstance(store, DirectoryStore) and not store.root.is_dir():
-        what = "a file, and no directory"
-        if not store.root.exists():
-            what = "no such directory"
-        raise SourceNotFoundError(f"{uri}: {what}", hint="give the remote location of the segments")
+        raise SourceNotFoundError(f"{uri}: no such directory", hint="give the remote location of the segments")
     return store
 
 
@@ -94,6 +91,8 @@ def _open_path(text: str, *, writes: bool) -> ObjectStore:
 
 def _open_directory(path: Path, *, writes: bool) -> ObjectStore:
     refuse_log_dir(path, "the place for objects")
+    if path.is_file():
+        raise UsageError(f"{path}: a file, and no directory", hint=f"known are {_KNOWN}")
     return DirectoryStore(path, is_only_read=not writes)
 
 

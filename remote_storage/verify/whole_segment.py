@@ -26,7 +26,7 @@ from tiersnap.remote_storage.verify.segment_log import SegmentLog, combined, rea
 from tiersnap.snapshot.errors import CorruptDataError
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.formats.crc32c import crc32c
-from tiersnap.snapshot.formats.index_order import SegmentExtent, fault_of_order
+from tiersnap.snapshot.formats.index_order import LENGTHS, SegmentExtent, fault_of_order
 from tiersnap.snapshot.formats.snapshot_file import ENTRY_DTYPE
 from tiersnap.snapshot.gate.remote_check import CheckDepth, CheckRequest, ComparedWith, RemoteVerdict
 from tiersnap.snapshot.gate.trusted import COMPARED
@@ -345,7 +345,11 @@ class WholeSegmentCheck:
 
 def _out_of_order(copy: RemoteSegment, indexes: Indexes) -> Iterator[str]:
     """Yield an error for each index with a wrong size or unordered entries."""
-    extent = SegmentExtent(copy.start_offset, copy.end_offset - 1, copy.metadata.segment_size)
+    times, largest = indexes[IndexType.TIMESTAMP] or b"", None
+    # If the largest timestamp is 0, the time index has one entry, because its timestamps ascend. It is no padding.
+    if copy.metadata.max_timestamp == 0 and len(times) == LENGTHS["time index"] and times.startswith(bytes(8)):
+        largest = 0
+    extent = SegmentExtent(copy.start_offset, copy.end_offset - 1, copy.metadata.segment_size, largest)
     for name, index in INDEXES_OF_ENTRIES.items():
         data = indexes[index]
         if data is not None and (fault := fault_of_order(name, data, extent)):

@@ -160,6 +160,13 @@ def _in_remote(
     )
 
 
+def is_gap(start: int, end: int, coverage: RemoteCoverage) -> bool:
+    """Return whether [start, exclusive end), which `coverage` does not cover, gets the verdict GAP_IN_REMOTE."""
+    if end > coverage.highest or start in coverage.in_flight:
+        return False
+    return overlap(coverage.lost, start, end) or not coverage.is_unfinished(start, end)
+
+
 def judge_remote(start: int, end: int, coverage: RemoteCoverage) -> tuple[Verdict, str]:
     """Return (verdict, reason) for a segment in remote storage. They depend on the records that were read.
 

@@ -68,6 +68,7 @@ _OF_VERDICT: dict[StrEnum, Steps] = {
     Verdict.CORRUPT_SEGMENT: _DAMAGED_LOG,
     Verdict.GAP_IN_REMOTE: (
         NextStep("keep its local file, because no broker copies it again; find out what deleted the remote segment"),
+        NextStep("and rebuild published segments:", MEND.argv),
     ),
     Verdict.CORRUPT_SNAPSHOT: _REPLACE,
     Verdict.SUSPECT_SNAPSHOT: _REPLACE,

@@ -2,6 +2,7 @@
 
 A closed segment of a topic that can be tiered gets one of these verdicts:
 
+    GAP_IN_REMOTE      remote storage lacks a part of it, and has later segments
     MISSING_SNAPSHOT   no snapshot exists at its end
     TOPIC_ID_UNKNOWN   the partition has no partition.metadata
     MISSING_INDEX      the segment has no leader epoch
@@ -19,7 +20,7 @@ from dataclasses import dataclass, field
 from tiersnap.snapshot.errors import CorruptCheckpointError
 from tiersnap.snapshot.formats import meta_properties
 from tiersnap.snapshot.formats.meta_properties import META_PROPERTIES, MetaProperties
-from tiersnap.snapshot.gate.judge import judge_remote
+from tiersnap.snapshot.gate.judge import is_gap, judge_remote
 from tiersnap.snapshot.gate.verdict import RANK, Verdict
 from tiersnap.snapshot.host.waiting import WaitingPartition
 from tiersnap.snapshot.log.coverage import NOTHING_REMOTE, RemoteCoverage
@@ -86,6 +87,8 @@ class SegmentCounts:
             if _has(tiered, partition, segment):
                 start = max(segment.base_offset, partition.log_start_offset)
                 self.in_remote[judge_remote(start, end, tiered)[0]] += 1
+            elif is_gap(segment.base_offset, end, tiered):
+                blocked.append(Verdict.GAP_IN_REMOTE)
             elif verdict := _verdict(partition, segment, is_located=is_located):
                 blocked.append(verdict)
             if blocked:

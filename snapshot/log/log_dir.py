@@ -85,6 +85,7 @@ class Checkpoints:
     cleaner_offsets: dict[TopicPartition, int] = field(default_factory=dict)
     # False if log-start-offset-checkpoint exists and could not be read.
     log_starts_are_known: bool = field(default=True, kw_only=True)
+    has_log_starts: bool = field(default=False, kw_only=True)  # whether log-start-offset-checkpoint exists
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -237,7 +238,9 @@ def open_log_dir(uri: str) -> LogDir:
         path=path,
         folders=tuple(folders),
         others=tuple(others),
-        checkpoints=Checkpoints(*tables, log_starts_are_known=LOG_START_OFFSETS not in unread),
+        checkpoints=Checkpoints(
+            *tables, log_starts_are_known=LOG_START_OFFSETS not in unread, has_log_starts=LOG_START_OFFSETS in files
+        ),
         is_clean=CLEAN_SHUTDOWN in files,
         findings=tuple(findings),
     )

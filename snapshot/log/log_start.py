@@ -174,10 +174,30 @@ def unknown_partition(folder: str, stated: int, uris: Iterable[str]) -> UsageErr
 
 
 def _stated(log_dir: LogDir, stated: Mapping[TopicPartition, int]) -> LogDir:
-    known = log_dir.checkpoints.log_start_offsets
+    checkpoints = log_dir.checkpoints
+    known, is_read = checkpoints.log_start_offsets, checkpoints.has_log_starts and checkpoints.log_starts_are_known
     for name, offset in stated.items():
         refuse_other(name, known.get(name), offset)
-    return replace(log_dir, checkpoints=replace(log_dir.checkpoints, log_start_offsets={**known, **stated}))
+        if is_read and name not in known:
+            _refuse_above_first(log_dir, name, offset)
+    return replace(log_dir, checkpoints=replace(checkpoints, log_start_offsets={**known, **stated}))
+
+
+def _refuse_above_first(log_dir: LogDir, name: TopicPartition, stated: int) -> None:
+    """Raise UsageError if the log certainly starts at its first segment, and --log-start states a larger offset.
+
+    A broker names a partition in the checkpoint if its log start is above the first segment's base offset.
+    """
+    folder = f"{name[0]}-{name[1]}"
+    if folder not in log_dir.folders:
+        return
+    start = log_start_of(log_dir.partition(folder))
+    if start is not None and start < stated:
+        raise UsageError(
+            f"--log-start {folder}={stated}: {LOG_START_OFFSETS} does not name it, and its first segment starts at "
+            f"{start}",
+            hint="leave out --log-start for this partition",
+        )
 
 
 def refuse_other(name: TopicPartition, known: int | None, stated: int) -> None:

@@ -22,6 +22,7 @@ import secrets
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from tiersnap.snapshot.atomic_file import FULL, cannot_write
 from tiersnap.snapshot.errors import UsageError
 from tiersnap.snapshot.log.refuse_log_dir import refuse_log_dir
 from tiersnap.snapshot.report.exactly_once import ExactlyOnce
@@ -61,6 +62,7 @@ def write_report(report: Report, destination: Path | str, known: ExactlyOnce | N
         known: data of lost.html and failover.html. Without it, these pages print the command that provides the data.
 
     Raises:
+        NoSpaceError: the disk is full.
         UsageError: the folder cannot be written, or is a log directory of a broker.
     """
     folder = Path(destination)
@@ -76,6 +78,8 @@ def write_report(report: Report, destination: Path | str, known: ExactlyOnce | N
             if _DETAIL.fullmatch(path.name) and path not in wanted:
                 path.unlink(missing_ok=True)
     except OSError as error:
+        if error.errno in FULL:
+            raise cannot_write(folder, error) from error
         raise UsageError(
             f"cannot write the report to {folder}: {error}", hint="name a folder that this user may write"
         ) from error

@@ -263,6 +263,18 @@ def test_a_stated_log_start_that_contradicts_the_checkpoint_is_refused(disk: Pat
     assert tiersnap("verify", disk, "--log-start", "led-0=0").exit_code == 0
 
 
+def test_log_start_above_the_first_segment_contradicts_the_checkpoint(tmp_path: Path) -> None:
+    """Otherwise the written snapshot would lack producers of the segments below the stated offset."""
+    segments = {0: [data_batch(0, 5, 7, 0, 0)], 5: [data_batch(5, 5, 8, 0, 0)], 10: []}
+    write_partition(tmp_path, "led", 0, segments, high_watermark=10, indexes=True)
+    (tmp_path / "log-start-offset-checkpoint").write_text("0\n0\n")
+    ran = tiersnap("repair", tmp_path, "--log-start", "led-0=5", "--apply")
+    assert_said(ran, 2, "log-start-offset-checkpoint does not name it, and its first segment starts at 0")
+    assert not list(tmp_path.rglob("*.snapshot"))
+    (tmp_path / "log-start-offset-checkpoint").unlink()
+    assert tiersnap("repair", tmp_path, "--log-start", "led-0=5").exit_code == 0, "a copy may lack the checkpoint"
+
+
 @pytest.mark.parametrize("word", ["led-1=560", "led-0=", "led-0", "led=5", "led-0=-1", "led-0=x"])
 def test_a_stated_log_start_of_no_partition_or_no_offset_is_refused(disk: Path, word: str) -> None:
     assert tiersnap("scan", disk, "--log-start", word).exit_code == 2

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import csv
+import errno
 import io
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,7 +24,7 @@ from tiersnap.jobs.commands.report import (
     shown_segment,
     topic_row,
 )
-from tiersnap.snapshot.errors import UsageError
+from tiersnap.snapshot.errors import NoSpaceError, UsageError
 from tiersnap.snapshot.gate.verdict import Verdict
 from tiersnap.snapshot.members import members
 from tiersnap.snapshot.report.files import CSV_COLUMNS, csv_cell, csv_chunks, json_chunks
@@ -202,6 +204,17 @@ def test_details_that_a_smaller_fleet_has_no_use_for_go_and_nothing_else_does(tm
     (tmp_path / "details" / "mine.js").write_text("")
     write_report(summarise(fleet_table(1, 210, 2), RUN), tmp_path)
     assert {path.name for path in (tmp_path / "details").iterdir()} == {"partitions-0.js", "mine.js"}
+
+
+def test_write_report_on_a_full_disk_is_transient(
+    report: Report, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(NoSpaceError, match="No space left on device"):
+        write_report(report, tmp_path)
 
 
 def test_a_new_report_replaces_the_old_one_and_leaves_other_files_alone(report: Report, tmp_path: Path) -> None:

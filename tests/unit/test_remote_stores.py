@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.reference.command import assert_said, tiersnap
+from tests.reference.small_log import write_small_log
 from tiersnap.remote_storage.errors import InvalidKeyError
 from tiersnap.remote_storage.stores.directory_files import UNFINISHED, UnfinishedFolder
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
@@ -219,6 +221,14 @@ def test_a_store_with_objects_in_it_is_not_taken_for_a_log_directory(tmp_path):
     (tmp_path.parent / ".lock").touch()  # of who knows what program
     assert open_store(str(tmp_path)) == DirectoryStore(tmp_path)
     assert open_store(str(tmp_path / "kafka-tiered-storage")).uri.endswith("/kafka-tiered-storage/")
+
+
+@pytest.mark.parametrize("words", [(), ("--apply",)])
+def test_tier_refuses_a_file_as_remote_location_in_plan_and_apply(tmp_path: Path, words: tuple[str, ...]) -> None:
+    (tmp_path / "file").write_text("mine")
+    log_dir = write_small_log(tmp_path / "logs")
+    ran = tiersnap("tier", log_dir.parent, "--remote", tmp_path / "file", *words)
+    assert_said(ran, 2, "/file: a file, and no directory")
 
 
 def test_an_s3_uri_without_boto3_names_the_extra():

@@ -257,3 +257,13 @@ def test_plan_of_a_sample_counts_the_snapshots_before_it(
         ran = tiersnap("verify", "--remote", at.remote, "--layout", layout, "--now", str(later), "--sample", "3")
         planned = int(ran.err.partition("at most ")[2].partition(" request")[0])
         assert asked.total() - 2 <= planned, "but for the listings of the plan"
+
+
+@pytest.mark.parametrize("depth", DEPTHS)
+def test_verify_accepts_a_time_index_of_records_with_timestamp_0(tmp_path: Path, depth: str) -> None:
+    """Producers without a clock send 0; the one entry of the time index then looks like padding."""
+    disk, remote = tmp_path / "disk", tmp_path / "remote"
+    segments = {base: [lb.data_batch(base, 1, 7, 0, base, timestamp=0)] for base in range(3)}
+    lb.write_partition(disk, "clockless", 0, segments, high_watermark=3, indexes=True)
+    assert_said(tiersnap("tier", disk, "--remote", remote, *NOW, "--apply"), 0)
+    assert_said(tiersnap("verify", "--remote", remote, *NOW, "--depth", depth), 0, "2 of 2 remote segments are sound")

@@ -44,6 +44,8 @@ class Row:
         ("scan", "x", "--topic", "("),
         ("no-such-command",),
         ("repair", "x", "--expiration", "soon"),
+        ("scan", "x", "--now", "0001-01-01T00:00:00+14:00"),
+        ("scan", "x", "--now", "9999-12-31T23:59:59-14:00"),
     ],
 )
 @pytest.mark.parametrize("output", ["json", "jsonl"])

@@ -103,3 +103,15 @@ def test_a_reader_who_has_gone_ends_the_command_quietly(log_dir: Path, command: 
     finally:
         os.close(writer)
     assert (done.returncode, done.stderr) == (141, "")
+
+
+@pytest.mark.parametrize("command", ["scan", "verify", "doctor"])
+def test_a_command_ends_with_its_code_when_stderr_is_closed(
+    log_dir: Path, command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Python has None for a stream that its parent process closed (`2>&-`)."""
+    expected = run([command, str(log_dir)])
+    monkeypatch.setattr(sys, "stderr", None)
+    code = run([command, str(log_dir)])
+    sys.stderr.close()  # the null device, in place of None
+    assert code == expected
