@@ -227,6 +227,8 @@ def _print_summary(output: Output, mended: Mended, *, apply: bool) -> int:
     if not apply:
         tell_unknown_encryption(output, len(unknown))
     output.talk(*_says(mended, apply=apply))
+    if mended.unread:
+        output.talk(f"{count_of(mended.unread, 'wrong segment')} that brokers no longer read: {again('--delete-bad')}")
     return exit_code_of(errors)
 
 

@@ -23,7 +23,12 @@ from tiersnap.remote_storage.mend.mend_plan import to_be_deleted, without_reader
 from tiersnap.remote_storage.mend.put_back import PutBack, check_known
 from tiersnap.remote_storage.mend.replace_wrong import DeleteUnread, ReplaceWrong, failed
 from tiersnap.remote_storage.mend.segments_to_mend import Mending, plan_mending
-from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, SegmentState, TopicIdPartition
+from tiersnap.remote_storage.metadata.segment_metadata import (
+    RemoteLogSegmentMetadata,
+    SegmentState,
+    TopicIdPartition,
+    ids_of_metadata,
+)
 from tiersnap.remote_storage.publish.location_proof import PlaceProof
 from tiersnap.remote_storage.remote_log.segment_objects import ids_of
 from tiersnap.remote_storage.stores.probe import check_conditions
@@ -61,6 +66,7 @@ class Mended:
     Attributes:
         missing: segments that lacked objects.
         wrong: number of other segments that are wrong.
+        unread: number of wrong segments that stay, and that brokers no longer read.
         done: segments that were mended, or would be.
         failures: errors that ended the work on a partition.
         proof: the proof that brokers read this location; None if there was nothing to mend.
@@ -68,6 +74,7 @@ class Mended:
 
     missing: Missing
     wrong: int = 0
+    unread: int = 0
     done: list[Mending] = field(default_factory=list)
     failures: list[TiersnapError] = field(default_factory=list)
     proof: PlaceProof | None = None
@@ -132,6 +139,7 @@ class MendTier:
                 done = self._replaced(partition, done, bad)
                 if self.request.delete_bad:
                     done += self._deleted(partition, done)
+                mended.unread += len(self._unread(partition, bad) - ids_of(done))
         except TiersnapError as error:
             mended.failures.append(error)
         mended.done += done
@@ -232,6 +240,13 @@ class MendTier:
 
     def _deleting(self, partition: TopicIdPartition) -> Iterator[RemoteLogSegmentMetadata]:
         return self.reader.cache.in_state(partition, SegmentState.DELETE_SEGMENT_STARTED)
+
+    def _unread(self, partition: TopicIdPartition, bad: Mapping[str, str]) -> frozenset[str]:
+        """Return the ids of the segments in `bad` that `delete_bad` may delete."""
+        if not bad:
+            return frozenset()
+        index = self.reader.read_to_end().index(partition)
+        return ids_of_metadata(without_readers(index, self._deleting(partition))) & bad.keys()
 
     def _deleted(self, partition: TopicIdPartition, done: Sequence[Mending]) -> Iterator[Mending]:
         """Delete the segments that brokers no longer read, after all remaining segments were read fully."""

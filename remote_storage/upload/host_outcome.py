@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 from tiersnap.remote_storage.upload.tier_host import HostPartition
 from tiersnap.remote_storage.upload.tier_plan import TierPlan
-from tiersnap.snapshot.errors import TiersnapError
+from tiersnap.snapshot.errors import TiersnapError, TransientError
 from tiersnap.snapshot.gate.exit_code import Problem
 from tiersnap.snapshot.gate.verdict import Verdict, problems_of
 from tiersnap.snapshot.log.findings import Finding
@@ -144,12 +144,9 @@ class HostOutcome:
         """Return whether the same run with --apply may write or delete an object."""
         if self.plan:
             return True
-        lasting: list[TiersnapError | None] = []
-        for each in self.partitions:
-            if each.refusal is None and each.leftover_count:
-                return True
-            lasting += (each.refusal, each.lost_error)
-        return any(error not in lasting for error in self.errors)
+        if any(each.refusal is None and each.leftover_count for each in self.partitions):
+            return True
+        return any(isinstance(error, TransientError) for error in self.errors)
 
     def problems(self) -> Iterator[Problem]:
         """Yield the problems of the run. For a plan, these are the problems that --apply would leave."""

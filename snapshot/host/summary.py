@@ -27,6 +27,7 @@ from tiersnap.snapshot.log.coverage import NOTHING_REMOTE
 from tiersnap.snapshot.log.disk import MountedDisk, disk_of
 from tiersnap.snapshot.log.findings import Finding
 from tiersnap.snapshot.log.log_dir import Partition
+from tiersnap.snapshot.log.log_start_past_end import read_past_end
 from tiersnap.snapshot.log.selection import NamedLogDir, named_findings
 from tiersnap.snapshot.log.stray_partitions import stray_partitions
 from tiersnap.snapshot.units import count_of
@@ -115,6 +116,8 @@ class Host:
         for each, partition in partitions:
             tiered = NOTHING_REMOTE if inventory is None else inventory.coverage(partition)
             found[each.uri].listed.add(partition, tiered)
+            if (past := read_past_end(each.log_dir.filesystem, partition)) is not None:
+                found[each.uri].listed.findings.append(past)
             found[each.uri].missing += missing_snapshots(partition, tiered)
             if (
                 inventory is not None

@@ -11,8 +11,9 @@ from tiersnap.snapshot.gate.trusted import SnapshotVerdict
 from tiersnap.snapshot.log.file_system import FileSystem
 from tiersnap.snapshot.log.findings import Finding, FindingKind
 from tiersnap.snapshot.log.index_faults import faults_by_order, faults_by_size
-from tiersnap.snapshot.log.log_dir import HIGH_WATERMARKS, LEADER_EPOCHS, LOG_START_OFFSETS, Partition, Segment
+from tiersnap.snapshot.log.log_dir import HIGH_WATERMARKS, LEADER_EPOCHS, Partition, Segment
 from tiersnap.snapshot.log.log_start import log_start_of, unloaded_below, why_unknown
+from tiersnap.snapshot.log.log_start_past_end import find_past_end
 from tiersnap.snapshot.log.segment_scan import SegmentEnd
 from tiersnap.snapshot.log.selection import compaction_reason, internal_reason, never_tiered_reason
 from tiersnap.snapshot.replay.comparison import Comparison
@@ -207,26 +208,11 @@ def _findings(replay: Replay) -> Iterator[Finding]:
         is_expected = may_be_empty and damage.finding_kind is FindingKind.EMPTY_SEGMENT
         if not is_expected:
             yield damage
-    yield from _log_start_behind_its_end(replay)
+    is_read = replay.damage is None and replay.refusal is None
+    if is_read and (past := find_past_end(partition, replay.log_end)) is not None:
+        yield past
     if replay.refusal is not None:
         yield Finding(FindingKind.NON_TRANSACTIONAL_IN_TRANSACTION, partition.path, -1, replay.refusal.message)
-
-
-def _log_start_behind_its_end(replay: Replay) -> Iterator[Finding]:
-    """Yield a finding if the log start offset is above the log end offset.
-
-    This happens if an old copy of a disk is restored without its old checkpoint. A broker then deletes the log
-    (UnifiedLog, LogLoader.load).
-    """
-    partition, start = replay.partition, replay.partition.log_start_checkpoint
-    if start is None or not partition.segments:
-        return
-    is_read = replay.damage is None and replay.refusal is None
-    if is_read and start > replay.log_end:
-        path = f"{partition.path.rpartition('/')[0]}/{LOG_START_OFFSETS}"
-        message = f"{partition.name} starts at {start} and ends at {replay.log_end}: "
-        message += "a broker deletes this log at its start"
-        yield Finding(FindingKind.CORRUPT_CHECKPOINT, path, -1, message)
 
 
 def unverified(replay: Replay, offset: int) -> Comparison:

@@ -439,3 +439,11 @@ def test_an_unreadable_checkpoint_is_none_for_a_fleet_either(tmp_path: Path) -> 
     assert ran.verdicts == {"ACTIVE_SEGMENT": 1, "UNKNOWN_LOG_START": 2}
     assert "log-start-offset-checkpoint cannot be read" in ran.readiness[0]["reason"]
     assert ran.segments_uploaded == 0
+
+
+def test_a_plan_that_only_fails_recommends_no_apply(bare: Path, tmp_path: Path) -> None:
+    """--apply would end with the same error, because the beginning of the log is nowhere."""
+    (tmp_path / "remote").mkdir()
+    ran = tiersnap("tier", bare, "--remote", tmp_path / "remote", *NOW, "--log-start", "led-0=0")
+    assert_said(ran, 4, "no whole remote segment of led-0 is there", "nothing to do: no segment can be tiered now")
+    assert "nothing was written to remote storage; next:" not in ran.err

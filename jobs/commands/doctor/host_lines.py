@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from tiersnap.jobs.cli.sentences import of_unlocated
 from tiersnap.jobs.commands.doctor.cluster import first_lines
+from tiersnap.snapshot.formats.meta_properties import META_PROPERTIES
 from tiersnap.snapshot.host.waiting import WaitingPartition
 from tiersnap.snapshot.units import count_of, human_bytes, human_duration
 
@@ -37,9 +38,17 @@ def _broker(host: Host) -> Iterator[str]:
     for node, cluster, is_kraft in sorted(known, key=str):
         yield f"node {node} of cluster {cluster} ({'KRaft' if is_kraft else 'ZooKeeper'})"
     if not known:
-        yield "no meta.properties: this is a copy of a disk, or no broker's disk"
+        yield _without_broker(host)
     if len(known) > 1:
         yield "THESE ARE DISKS OF MORE THAN ONE BROKER: give the log.dirs of one broker"
+
+
+def _without_broker(host: Host) -> str:
+    for log_dir in host.log_dirs:
+        for finding in log_dir.listed.findings:
+            if finding.path.endswith(f"/{META_PROPERTIES}"):
+                return f"unknown: {finding.message}"
+    return "no meta.properties: this is a copy of a disk, or no broker's disk"
 
 
 def _running(host: Host) -> Iterator[str]:

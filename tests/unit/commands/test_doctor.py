@@ -243,6 +243,23 @@ def test_damage_is_said_and_ends_with_5(log_dir: Path) -> None:
     assert "CORRUPT_CHECKPOINT" in ran.out
 
 
+@pytest.mark.parametrize(("start", "code"), [(100, 5), (21, 5), (20, 0), (16, 0)])
+def test_log_start_above_the_log_end_is_damage(log_dir: Path, start: int, code: int) -> None:
+    """A broker deletes such a log at its start. `scan` reads all records and says the same."""
+    (log_dir / "log-start-offset-checkpoint").write_text(f"0\n1\norders 0 {start}\n")
+    said = [tiersnap(command, log_dir) for command in ("doctor", "scan")]
+    past = f"orders-0 starts at {start} and ends at 20: a broker deletes this log at its start"
+    assert [(past in ran.out, ran.exit_code) for ran in said] == [(code == 5, code)] * 2
+
+
+def test_meta_properties_without_a_cluster_id_is_not_called_missing(log_dir: Path) -> None:
+    (log_dir / "meta.properties").write_text("version=0\nbroker.id=7\n")
+    ran = tiersnap("doctor", log_dir, output="table")
+    assert "broker   unknown: " in ran.out
+    assert "cluster.id is missing" in ran.out
+    assert "no meta.properties" not in ran.out
+
+
 def test_a_disk_is_named_with_its_mount_point_and_what_users_may_fill(tmp_path: Path) -> None:
     disk = disk_of(tmp_path)
     out = subprocess.run(
