@@ -16,8 +16,8 @@ from tiersnap.snapshot.masking import masked, masked_uri
 
 if TYPE_CHECKING:
     from tiersnap.jobs.situation.situation import Situation
-    from tiersnap.snapshot.gate.next_step import Hole
     from tiersnap.snapshot.gate.printed_steps import Place
+    from tiersnap.snapshot.gate.step_template import Hole
 
 NAMED = (
     *("run", "tier", "repair", "verify", "publish", "unblock", "mend", "simulate", "doctor", "scan"),
@@ -186,8 +186,8 @@ def command_place(
         cluster: options of the cluster; used only if the user did not give --bootstrap-server.
         tier: words of the next step that uploads. [default: `tier` with the log directories and --remote]
     """
-    from tiersnap.snapshot.gate.next_step import Hole
     from tiersnap.snapshot.gate.printed_steps import Place
+    from tiersnap.snapshot.gate.step_template import Hole
 
     ctx = click.get_current_context()
     given = given_options(ctx, of_file={*_LOCATION, *_CLUSTER})

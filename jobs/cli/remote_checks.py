@@ -60,7 +60,7 @@ def verified_partitions(file: Path | None) -> list[VerifiedPartition]:
 
 def verified_lines(found: Sequence[VerifiedPartition], place: Place) -> list[str]:
     """Return a line per verified partition. If no partition was verified, return the commands that verify."""
-    from tiersnap.snapshot.gate.steps_by_problem import VERIFY_AS_LINES
+    from tiersnap.snapshot.gate.next_steps import VERIFY_AS_LINES
 
     if not found:
         return [f"not yet: {place.text(VERIFY_AS_LINES)} > FILE", "--remote-checks FILE shows its result here"]

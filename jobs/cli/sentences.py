@@ -12,7 +12,7 @@ from tiersnap.jobs.cli.next_command import again, command_place
 from tiersnap.jobs.cli.output import Output
 from tiersnap.remote_storage.publish.location_proof import EvidenceKind, PlaceProof
 from tiersnap.snapshot.errors import TiersnapError
-from tiersnap.snapshot.gate.next_step import Hole
+from tiersnap.snapshot.gate.step_template import Hole
 from tiersnap.snapshot.units import count_of
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ def tell_unknown_encryption(output: Output, partitions: int) -> None:
 def tell_not_compared(output: Output, partitions: int, log_dirs: Sequence[str]) -> None:
     """Print how many partitions were not compared, and the command that compares them. Print nothing for 0."""
     if partitions:
-        from tiersnap.snapshot.gate.steps_by_problem import VERIFY_REMOTE
+        from tiersnap.snapshot.gate.next_steps import VERIFY_REMOTE
 
         place = command_place(log_dirs)
         output.talk(

@@ -16,8 +16,8 @@ from tiersnap.jobs.cli.output import Output
 from tiersnap.jobs.cli.progress import Progress
 from tiersnap.jobs.cli.sentences import tell_failures
 from tiersnap.remote_storage.restore.install_outcome import InstallOutcome, PlannedInstall
+from tiersnap.snapshot.gate.next_steps import REPAIR, VERIFY_REMOTE
 from tiersnap.snapshot.gate.printed_steps import Place
-from tiersnap.snapshot.gate.steps_by_problem import REPAIR, VERIFY_REMOTE
 from tiersnap.snapshot.units import count_of
 
 if TYPE_CHECKING:

@@ -115,7 +115,7 @@ def publish(
     from tiersnap.remote_storage.remote_log.finished import finished_segments
     from tiersnap.remote_storage.verify.local_log import logs_of_replicas
     from tiersnap.snapshot.gate.exit_code import exit_code_of
-    from tiersnap.snapshot.gate.steps_by_problem import TIER_HERE
+    from tiersnap.snapshot.gate.next_steps import TIER_HERE
     from tiersnap.snapshot.log.selection import Selection, matches_topic
 
     view, log_dirs = situation.remote.require("remote location"), situation.log_dirs.value or ()

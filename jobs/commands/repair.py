@@ -217,7 +217,7 @@ def _count_written(actions: Mapping[RepairAction, int]) -> int:
 
 def _next_of(repair: HostRepair, *, writes: bool, in_place: bool) -> Iterator[str]:
     """Yield the next step after a plan with files to write, or after the files were written."""
-    from tiersnap.snapshot.gate.steps_by_problem import DOCTOR
+    from tiersnap.snapshot.gate.next_steps import DOCTOR
 
     if not writes:
         yield f"next: stop the broker, then {again('--apply')}"

@@ -17,8 +17,8 @@ from tiersnap.jobs.cli.option_types import LocalPath, clock
 from tiersnap.jobs.cli.options import now_option, warehouse_option
 from tiersnap.jobs.cli.output import Output
 from tiersnap.jobs.cli.sentences import ForPeople, print_replicas_without_producers
+from tiersnap.snapshot.gate.next_steps import REMOVE_ORPHANS
 from tiersnap.snapshot.gate.printed_steps import text
-from tiersnap.snapshot.gate.steps_by_problem import REMOVE_ORPHANS
 from tiersnap.snapshot.gate.verdict import Verdict
 from tiersnap.snapshot.report.exactly_once import ReplicaWithoutProducers
 from tiersnap.snapshot.report.model import PagePartition, PageTopic, Report, Totals

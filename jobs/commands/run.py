@@ -291,8 +291,8 @@ def _publisher(
 
 def show(output: Output, outcome: RunOutcome, settings: RunSettings, report: Path, *, is_fine: bool) -> None:
     """Print the results of a run, and the next steps."""
+    from tiersnap.snapshot.gate.next_steps import TIER_HERE
     from tiersnap.snapshot.gate.printed_steps import next_steps
-    from tiersnap.snapshot.gate.steps_by_problem import TIER_HERE
     from tiersnap.snapshot.replay.window_start import UNSEEN
     from tiersnap.snapshot.report.step_place import judged_place
 

@@ -279,7 +279,7 @@ def _counts(totals: ScanTotals) -> Iterator[str]:
 
 def _next_steps(totals: ScanTotals, place: Place, *, has_remote: bool) -> Iterator[str]:
     """Yield a message with the next step for each cause."""
-    from tiersnap.snapshot.gate.steps_by_problem import TIER, VERIFY_REMOTE
+    from tiersnap.snapshot.gate.next_steps import TIER, VERIFY_REMOTE
 
     yield from _of_problems(totals, place)
     yield from _of_lost_indexes(totals, place)
@@ -353,7 +353,7 @@ def _steps_of_findings(totals: ScanTotals, place: Place) -> Iterator[tuple[str, 
 
 
 def _of_lost_indexes(totals: ScanTotals, place: Place) -> Iterator[str]:
-    from tiersnap.snapshot.gate.steps_by_problem import REPAIR
+    from tiersnap.snapshot.gate.next_steps import REPAIR
 
     if totals.lost_indexes:
         lost = (
@@ -374,7 +374,7 @@ def _of_lost_indexes(totals: ScanTotals, place: Place) -> Iterator[str]:
 def _of_snapshots(totals: ScanTotals, place: Place) -> Iterator[str]:
     """Yield the messages about replicas without producers, and the next step for the worst snapshots."""
     from tiersnap.snapshot.gate.exit_code import OtherProblem
-    from tiersnap.snapshot.gate.steps_by_problem import REPAIR, REPAIR_REMOTE, REPLACE, REPLACE_REMOTE
+    from tiersnap.snapshot.gate.next_steps import REPAIR, REPAIR_REMOTE, REPLACE, REPLACE_REMOTE
 
     yield from totals.lost_producers
     if totals.lost_producers:

@@ -28,7 +28,7 @@ from tiersnap.snapshot.units import count_of, utc
 if TYPE_CHECKING:
     from tiersnap.snapshot.exactly_once.transactions.hanging import JudgedTransaction
     from tiersnap.snapshot.exactly_once.transactions.hanging_search import HangingOutcome
-    from tiersnap.snapshot.gate.next_step import NextStep
+    from tiersnap.snapshot.gate.step_template import NextStep
 
 LIST, DESCRIBE, FIND_HANGING = QUESTIONS = ("list", "describe", "find-hanging")
 _MOST_COMMANDS = 10

@@ -20,7 +20,7 @@ from tiersnap.jobs.pipeline.session import spoken
 from tiersnap.jobs.pipeline.settings import JobSettings
 from tiersnap.jobs.pipeline.warehouse import Warehouse
 from tiersnap.snapshot.errors import UsageError
-from tiersnap.snapshot.gate.steps_by_problem import decode_into
+from tiersnap.snapshot.gate.next_steps import decode_into
 from tiersnap.snapshot.tables.schema_parts import SEGMENT_KEY
 
 TABLE = "record_batches"

@@ -28,7 +28,7 @@ from tiersnap.snapshot.exactly_once.simulate.risk_rows import (
     sums_of,
 )
 from tiersnap.snapshot.exactly_once.simulate.survey import SnapshotFound, Survey
-from tiersnap.snapshot.gate.steps_by_problem import decode_into
+from tiersnap.snapshot.gate.next_steps import decode_into
 from tiersnap.snapshot.log.selection import Selection
 from tiersnap.snapshot.rows import Rows
 from tiersnap.snapshot.units import count_of

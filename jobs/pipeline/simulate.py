@@ -26,7 +26,7 @@ from tiersnap.snapshot.exactly_once.simulate.risk_kinds import ReplicaKey
 from tiersnap.snapshot.exactly_once.simulate.settings import SimulationSettings
 from tiersnap.snapshot.exactly_once.simulate.what_if import Circumstances, what_if
 from tiersnap.snapshot.formats.snapshot_file import ENTRY_DTYPE
-from tiersnap.snapshot.gate.steps_by_problem import decode_into
+from tiersnap.snapshot.gate.next_steps import decode_into
 from tiersnap.snapshot.log.selection import Selection
 from tiersnap.snapshot.replay.expiry import BrokerExpiry
 from tiersnap.snapshot.rows import Rows

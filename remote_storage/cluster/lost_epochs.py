@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache
 from tiersnap.remote_storage.metadata.segment_metadata import SegmentState, TopicIdPartition, name_of
-from tiersnap.snapshot.gate.next_step import NextStep
-from tiersnap.snapshot.gate.steps_by_problem import REPLACE_APPLY
+from tiersnap.snapshot.gate.next_steps import REPLACE_APPLY
+from tiersnap.snapshot.gate.step_template import NextStep
 from tiersnap.snapshot.log.log_dir import LEADER_EPOCHS, Partition, Segment
 from tiersnap.snapshot.units import count_of, human_bytes
 

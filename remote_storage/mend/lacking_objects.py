@@ -25,7 +25,7 @@ from tiersnap.remote_storage.remote_log.segment_objects import SegmentObjects, s
 from tiersnap.remote_storage.stores.object_store import ObjectStore, PutResult
 from tiersnap.remote_storage.upload.bundle import SegmentBundle
 from tiersnap.remote_storage.upload.checked_upload import CheckedLog, check_stored
-from tiersnap.remote_storage.upload.uploader import object_metadata
+from tiersnap.remote_storage.upload.send_objects import object_metadata
 from tiersnap.snapshot.errors import CorruptDataError, ObjectExistsError, TiersnapError, TransientError
 from tiersnap.snapshot.formats.crc32c import crc32c
 from tiersnap.snapshot.repair.index_check import CheckedIndexes

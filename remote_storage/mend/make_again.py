@@ -27,7 +27,7 @@ from tiersnap.remote_storage.remote_log.remote_segment import RemoteSegment, new
 from tiersnap.remote_storage.remote_log.segment_objects import SegmentObjects, ids_of, segments_by_id
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.stores.requests import in_parallel
-from tiersnap.remote_storage.upload.uploader import delete_in_reverse
+from tiersnap.remote_storage.upload.send_objects import delete_in_reverse
 from tiersnap.remote_storage.verify.compare_whole import find_problems
 from tiersnap.remote_storage.verify.local_log import LocalLogs
 from tiersnap.remote_storage.verify.partition_check import PartitionCheck

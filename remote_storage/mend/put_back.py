@@ -32,8 +32,8 @@ from tiersnap.remote_storage.remote_log.remote_segment import read_indexes, read
 from tiersnap.remote_storage.remote_log.segment_bytes import fetch_into
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.upload.bundle import SegmentBundle
+from tiersnap.remote_storage.upload.send_objects import copy_segment, delete_in_reverse
 from tiersnap.remote_storage.upload.snapshot_source import SourceFile, TrustedSnapshot
-from tiersnap.remote_storage.upload.uploader import copy_segment, delete_in_reverse
 from tiersnap.snapshot.errors import CorruptDataError, TiersnapError, TransientError
 from tiersnap.snapshot.gate.trusted import Provenance
 from tiersnap.snapshot.log.file_system import LOCAL

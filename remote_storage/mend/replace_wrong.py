@@ -45,8 +45,8 @@ from tiersnap.remote_storage.retire.partition_leftovers import Swept
 from tiersnap.remote_storage.stores.requests import Deadline
 from tiersnap.remote_storage.upload.bundle import PlannedSegment
 from tiersnap.remote_storage.upload.copy_attempt import CopyAttempt, begin_attempt
+from tiersnap.remote_storage.upload.send_objects import delete_copy
 from tiersnap.remote_storage.upload.tier_job import Tierer, TierJob
-from tiersnap.remote_storage.upload.uploader import delete_copy
 from tiersnap.remote_storage.verify.read_whole import ReadWhole
 from tiersnap.snapshot.errors import TiersnapError, TransientError
 

@@ -19,9 +19,9 @@ from tiersnap.remote_storage.remote_log.remote_state import RemoteSnapshot, find
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.stores.requests import in_parallel
 from tiersnap.snapshot.errors import CorruptDataError, UnknownStateError
-from tiersnap.snapshot.gate.next_step import Hole
+from tiersnap.snapshot.gate.next_steps import VERIFY_LOCATION
 from tiersnap.snapshot.gate.printed_steps import Place
-from tiersnap.snapshot.gate.steps_by_problem import VERIFY_LOCATION
+from tiersnap.snapshot.gate.step_template import Hole
 from tiersnap.snapshot.gate.trusted import Provenance
 from tiersnap.snapshot.log.log_dir import PartitionLog
 from tiersnap.snapshot.replay.expiry import BrokerExpiry

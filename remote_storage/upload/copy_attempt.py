@@ -23,8 +23,8 @@ from tiersnap.remote_storage.retire.store_leftovers import abort_uploads_of
 from tiersnap.remote_storage.stores.requests import Deadline
 from tiersnap.remote_storage.upload.already_there import claimed_snapshot, event_of_covered, is_covered
 from tiersnap.remote_storage.upload.bundle import PlannedSegment
+from tiersnap.remote_storage.upload.send_objects import SegmentCopy, delete_copy
 from tiersnap.remote_storage.upload.tier_job import TierJob
-from tiersnap.remote_storage.upload.uploader import SegmentCopy, delete_copy
 from tiersnap.snapshot.errors import TiersnapError
 from tiersnap.snapshot.replay.remote_listing import CopyEvent, RemoteSegmentState
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tiersnap.snapshot.gate.next_step import Argv, Hole, NextStep
+from tiersnap.snapshot.gate.step_template import Argv, Hole, NextStep
 
 _SERVER: Argv = ("--bootstrap-server", Hole.SERVER)
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tiersnap.snapshot.errors import CorruptDataError
-from tiersnap.snapshot.gate.next_step import Hole
+from tiersnap.snapshot.gate.next_steps import VERIFY_LOCATION, VERIFY_METADATA
 from tiersnap.snapshot.gate.printed_steps import Place
-from tiersnap.snapshot.gate.steps_by_problem import VERIFY_LOCATION, VERIFY_METADATA
+from tiersnap.snapshot.gate.step_template import Hole
 from tiersnap.snapshot.replay.remote_listing import LostRange
 from tiersnap.snapshot.units import count_of
 

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from tiersnap.snapshot.gate.next_step import Hole, NextStep
-from tiersnap.snapshot.gate.steps_by_problem import steps_of
+from tiersnap.snapshot.gate.next_steps import steps_of
+from tiersnap.snapshot.gate.step_template import Hole, NextStep
 from tiersnap.snapshot.gate.verdict import BLOCKED, SEVERITY, Verdict
 from tiersnap.snapshot.units import count_of
 

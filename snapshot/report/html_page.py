@@ -19,9 +19,9 @@ from operator import itemgetter
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from tiersnap.snapshot.gate.next_step import Hole, NextStep
+from tiersnap.snapshot.gate.next_steps import RESTORE_PRODUCERS, VERIFY_LOCATION
 from tiersnap.snapshot.gate.printed_steps import Place, Step
-from tiersnap.snapshot.gate.steps_by_problem import RESTORE_PRODUCERS, VERIFY_LOCATION
+from tiersnap.snapshot.gate.step_template import Hole, NextStep
 from tiersnap.snapshot.gate.verdict import LEVEL, MEANING, RANK, TO_UPLOAD, Level, Verdict
 from tiersnap.snapshot.report import html_parts as parts
 from tiersnap.snapshot.report.exactly_once import HARMS, MEETS, Audit, ExactlyOnce, Failover

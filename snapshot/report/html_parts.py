@@ -18,8 +18,8 @@ from urllib.parse import quote
 
 from markupsafe import Markup
 
-from tiersnap.snapshot.gate.next_step import Hole
 from tiersnap.snapshot.gate.printed_steps import Step
+from tiersnap.snapshot.gate.step_template import Hole
 from tiersnap.snapshot.gate.verdict import RANK, WAITING, Verdict
 from tiersnap.snapshot.report.changes import PartitionKey
 from tiersnap.snapshot.report.disk_forecast import DiskForecast

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from tiersnap.snapshot.gate.next_step import Hole, NextStep
 from tiersnap.snapshot.gate.printed_steps import OF_CLUSTER, OF_LOCATION, Place
+from tiersnap.snapshot.gate.step_template import Hole, NextStep
 from tiersnap.snapshot.report.run_info import RunInfo
 
 

@@ -83,7 +83,7 @@ NOTHING_GOOD_IS_DELETED = (
         "doctor recommends to delete one of two sound copies",
         "        yield from map(place.render, _of_hung(copies, freeing))\n",
         "        yield from map(place.render, _of_hung(copies, freeing))\n"
-        "    from tiersnap.snapshot.gate.steps_by_problem import MEND\n"
+        "    from tiersnap.snapshot.gate.next_steps import MEND\n"
         "    yield from [place.render(MEND)] * len(copies.twice)\n",
         f"{_PROOF}verify_and_doctor_recommend_nothing_over_two_sound_copies",
     ),

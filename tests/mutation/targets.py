@@ -190,7 +190,7 @@ TARGETS = (
     Target("remote_storage/upload/already_there.py", ("test_already_there.py", "test_compare_whole.py")),
     Target("remote_storage/upload/bundle.py", ("test_remote_bundle.py",)),
     Target("remote_storage/upload/snapshot_source.py", ("test_remote_bundle.py",)),
-    Target("remote_storage/upload/uploader.py", ("test_remote_uploader.py", "test_checked_upload.py")),
+    Target("remote_storage/upload/send_objects.py", ("test_remote_uploader.py", "test_checked_upload.py")),
     Target("remote_storage/remote_log/complete.py", ("test_whole_copies.py",)),
     Target("remote_storage/remote_log/finished.py", ("test_finished_segments.py", "test_orphans.py")),
     Target("remote_storage/remote_log/starts.py", ("test_claimed_starts.py",)),

@@ -19,8 +19,8 @@ from tiersnap.remote_storage.metadata.segment_metadata import (
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.upload.bundle import SegmentBundle
+from tiersnap.remote_storage.upload.send_objects import copy_segment
 from tiersnap.remote_storage.upload.snapshot_source import SourceFile, TrustedSnapshot
-from tiersnap.remote_storage.upload.uploader import copy_segment
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.gate.trusted import Provenance
 from tiersnap.snapshot.log.file_system import LOCAL

@@ -18,7 +18,7 @@ from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.stores.s3_settings import MIN_PART_SIZE
 from tiersnap.remote_storage.stores.s3_store import S3Store
-from tiersnap.remote_storage.upload.uploader import copy_segment, delete_copy
+from tiersnap.remote_storage.upload.send_objects import copy_segment, delete_copy
 
 pytestmark = pytest.mark.s3
 

@@ -23,12 +23,12 @@ from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.remote_log.segment_bytes import fetch_segment
 from tiersnap.remote_storage.stores.s3_settings import MIN_PART_SIZE
 from tiersnap.remote_storage.stores.s3_store import S3Store
-from tiersnap.remote_storage.upload.tier_job import Tierer
-from tiersnap.remote_storage.upload.tier_partition import tier_partition
-from tiersnap.remote_storage.upload.uploader import (
+from tiersnap.remote_storage.upload.send_objects import (
     copy_segment,
     delete_copy,
 )
+from tiersnap.remote_storage.upload.tier_job import Tierer
+from tiersnap.remote_storage.upload.tier_partition import tier_partition
 from tiersnap.snapshot.errors import TransientError
 
 pytestmark = pytest.mark.s3
@@ -139,7 +139,7 @@ def test_a_bit_that_flips_in_the_last_part_is_found_before_there_is_an_object(s3
 
 KILLED = """
 import pickle, sys
-from tiersnap.remote_storage.upload.uploader import copy_segment
+from tiersnap.remote_storage.upload.send_objects import copy_segment
 copy_segment(*pickle.load(open(sys.argv[1], "rb")))
 """
 

@@ -17,8 +17,8 @@ from tiersnap.remote_storage.layouts.aiven_layout import AivenLayout
 from tiersnap.remote_storage.layouts.layout import IndexType
 from tiersnap.remote_storage.layouts.local_tiered_storage_layout import LocalTieredStorageLayout
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
+from tiersnap.remote_storage.upload.send_objects import copy_segment
 from tiersnap.remote_storage.upload.snapshot_source import SourceFile
-from tiersnap.remote_storage.upload.uploader import copy_segment
 from tiersnap.snapshot.errors import TransientError
 from tiersnap.snapshot.log.file_system import LOCAL
 from tiersnap.snapshot.log.segment_scan import SegmentScan

@@ -26,9 +26,9 @@ from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.remote_log.remote_inventory import list_remote_partition
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.upload.checked_upload import CheckedLog
+from tiersnap.remote_storage.upload.send_objects import copy_segment
 from tiersnap.remote_storage.upload.tier_job import Tierer
 from tiersnap.remote_storage.upload.tier_partition import tier_partition
-from tiersnap.remote_storage.upload.uploader import copy_segment
 from tiersnap.snapshot.errors import ExitCode
 from tiersnap.snapshot.formats.record_batch import RECORD_BATCH_DTYPE
 from tiersnap.snapshot.log.leader_epochs import EpochCheck, WrongEpoch

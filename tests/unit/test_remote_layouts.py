@@ -19,7 +19,7 @@ from tiersnap.remote_storage.metadata.segment_metadata import (
 from tiersnap.remote_storage.remote_log.segment_bytes import fetch_segment
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.stores.small_object import INDEXES_BYTES
-from tiersnap.remote_storage.upload.uploader import (
+from tiersnap.remote_storage.upload.send_objects import (
     copy_segment,
     delete_copy,
 )

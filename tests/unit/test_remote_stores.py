@@ -247,7 +247,7 @@ def test_an_s3_uri_without_boto3_names_the_extra():
 def test_boto3_is_imported_for_s3_alone():
     code = (
         "import sys\n"
-        "import tiersnap.remote_storage.upload.uploader, tiersnap.remote_storage.layouts.aiven_layout\n"
+        "import tiersnap.remote_storage.upload.send_objects, tiersnap.remote_storage.layouts.aiven_layout\n"
         "import tiersnap.remote_storage.layouts.local_tiered_storage_layout\n"
         "import tiersnap.remote_storage.remote_log.snapshot_objects\n"
         "from tiersnap.remote_storage.stores.open_store import open_store\n"

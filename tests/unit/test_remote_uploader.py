@@ -21,7 +21,7 @@ from tiersnap.remote_storage.metadata.segment_metadata import SegmentState
 from tiersnap.remote_storage.remote_log.segment_bytes import fetch_segment
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.stores.object_store import ObjectInfo
-from tiersnap.remote_storage.upload.uploader import copy_segment, delete_copy
+from tiersnap.remote_storage.upload.send_objects import copy_segment, delete_copy
 from tiersnap.snapshot.errors import (
     CorruptDataError,
     IncompleteBundleError,

@@ -58,8 +58,8 @@ from tiersnap.snapshot.members import members
 
 if TYPE_CHECKING:
     from tiersnap.snapshot.gate.exit_code import Problem
-    from tiersnap.snapshot.gate.next_step import NextStep
     from tiersnap.snapshot.gate.printed_steps import Place
+    from tiersnap.snapshot.gate.step_template import NextStep
     from tiersnap.snapshot.host.summary import Host
     from tiersnap.snapshot.replay.expiry import BrokerExpiry
 
@@ -245,8 +245,8 @@ class _Answers:
 
 
 def _steps_of_cluster(answers: _Answers, place: Place) -> list[Step]:
-    from tiersnap.snapshot.gate.next_step import Hole
-    from tiersnap.snapshot.gate.steps_by_problem import BROKERS_LOCATION
+    from tiersnap.snapshot.gate.next_steps import BROKERS_LOCATION
+    from tiersnap.snapshot.gate.step_template import Hole
 
     host, copies, copying = answers.host, answers.copies, answers.copying
     of_hung = steps_of_cluster(place, answers.compared, copies, _freeing(host, copies.hung))
@@ -308,7 +308,7 @@ def _freeing(host: Host, stuck: Iterable[HungRemoteCopy | FailingCopyTask]) -> t
 
     Return no step if the repair of missing snapshots restarts these brokers anyway.
     """
-    from tiersnap.snapshot.gate.steps_by_problem import RESTART_LEADER, UNBLOCK
+    from tiersnap.snapshot.gate.next_steps import RESTART_LEADER, UNBLOCK
 
     if host.can_pause_copying:
         return (UNBLOCK,)
@@ -319,12 +319,12 @@ def _freeing(host: Host, stuck: Iterable[HungRemoteCopy | FailingCopyTask]) -> t
 
 
 def _advice(host: Host, place: Place, of_cluster: Sequence[Step]) -> _Advice:
-    from tiersnap.snapshot.host.next_steps import checks, next_steps
+    from tiersnap.snapshot.host.doctor_steps import checks, doctor_steps
 
     if not host.log_dirs:
         return _Advice(steps_once(of_cluster), [])
     before = frozenset(each.command for each in of_cluster)
-    steps = steps_once([*of_cluster, *next_steps(host, place, before)])
+    steps = steps_once([*of_cluster, *doctor_steps(host, place, before)])
     return _Advice(steps, list(checks(host, place)))
 
 

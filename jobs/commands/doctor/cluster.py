@@ -18,7 +18,7 @@ from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.publish.location_proof import LocationState
 from tiersnap.snapshot.errors import TiersnapError, TransientError
 from tiersnap.snapshot.gate.exit_code import OtherProblem
-from tiersnap.snapshot.gate.next_step import Hole, NextStep
+from tiersnap.snapshot.gate.step_template import Hole, NextStep
 from tiersnap.snapshot.units import count_of, human_bytes
 
 if TYPE_CHECKING:
@@ -311,7 +311,7 @@ def _mending(place: Place, compared: Compared) -> Iterator[NextStep]:
 
 def _mend_of(place: Place, compared: Compared) -> NextStep:
     from tiersnap.remote_storage.remote_log.segment_objects import mandatory
-    from tiersnap.snapshot.gate.steps_by_problem import MEND, mend_from
+    from tiersnap.snapshot.gate.next_steps import MEND, mend_from
 
     if compared.missing.elsewhere is not None:
         return mend_from(place.values[Hole.REMOTE][0], compared.missing.elsewhere)

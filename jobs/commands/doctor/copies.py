@@ -17,7 +17,7 @@ from tiersnap.remote_storage.cluster.standing_offsets import StandingOffset
 from tiersnap.remote_storage.publish.left_paused import PausedTopic, PauseState
 from tiersnap.remote_storage.retire.attempts_of_brokers import AttemptLeftovers
 from tiersnap.snapshot.gate.exit_code import OtherProblem
-from tiersnap.snapshot.gate.next_step import NextStep
+from tiersnap.snapshot.gate.step_template import NextStep
 from tiersnap.snapshot.units import count_of, human_bytes
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ class CopyFindings:
 
     def steps(self, freeing: Iterable[NextStep]) -> Iterator[NextStep]:
         """Yield the next steps; `freeing` are the steps that free a copy task."""
-        from tiersnap.snapshot.gate.steps_by_problem import REMOVE_ORPHANS, steps_of
+        from tiersnap.snapshot.gate.next_steps import REMOVE_ORPHANS, steps_of
 
         if self.failing:
             yield from freeing
@@ -115,7 +115,7 @@ class CopyFindings:
             yield REMOVE_ORPHANS
 
     def _steps_of_pauses(self) -> Iterator[NextStep]:
-        from tiersnap.snapshot.gate.steps_by_problem import steps_of
+        from tiersnap.snapshot.gate.next_steps import steps_of
 
         has_saved_configs = any(each.state is not PauseState.NOTHING_SAVED for each in self.left_paused)
         if has_saved_configs and not self.failing:  # the steps that free a copy task restore saved configs as well

@@ -34,9 +34,9 @@ from tiersnap.snapshot.exactly_once.simulate.kinds import (
     SnapshotOrigin,
 )
 from tiersnap.snapshot.exactly_once.simulate.risk_kinds import BoundaryRow, PartitionRow
-from tiersnap.snapshot.gate.next_step import Hole
+from tiersnap.snapshot.gate.next_steps import STATE_LOG_START
 from tiersnap.snapshot.gate.printed_steps import Place
-from tiersnap.snapshot.gate.steps_by_problem import STATE_LOG_START
+from tiersnap.snapshot.gate.step_template import Hole
 from tiersnap.snapshot.units import count_of
 
 if TYPE_CHECKING:

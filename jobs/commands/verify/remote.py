@@ -334,8 +334,8 @@ def tell_tier(output: Output, tally: CheckTally, depth: CheckDepth, place: Place
 
 def _next_steps(tally: CheckTally, place: Place) -> Iterator[str]:
     """Yield a message for each next step, with the verdicts that the step clears."""
-    from tiersnap.snapshot.gate.next_step import Hole
-    from tiersnap.snapshot.gate.steps_by_problem import MEND
+    from tiersnap.snapshot.gate.next_steps import MEND
+    from tiersnap.snapshot.gate.step_template import Hole
 
     wrong: dict[str, list[RemoteVerdict]] = {}
     for verdict in (RemoteVerdict.CORRUPT, RemoteVerdict.MISSING, RemoteVerdict.SUSPECT):

@@ -32,7 +32,7 @@ from tiersnap.snapshot.errors import SourceNotFoundError, UsageError
 from tiersnap.snapshot.exactly_once.models.audit_rules import UNREAD, Harm
 from tiersnap.snapshot.formats.transaction_state import TOPIC
 from tiersnap.snapshot.gate.exit_code import OtherProblem, Problem
-from tiersnap.snapshot.gate.steps_by_problem import decode_into
+from tiersnap.snapshot.gate.next_steps import decode_into
 
 _FINDINGS, _AUDITS = "audit_findings", "audits"
 _BATCHES = "record_batches"

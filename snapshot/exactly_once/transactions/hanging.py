@@ -37,7 +37,7 @@ from tiersnap.snapshot.exactly_once.transactions.transaction_log import Transact
 from tiersnap.snapshot.exactly_once.transactions.transaction_verdict import TransactionVerdict
 from tiersnap.snapshot.formats.transaction_state import TransactionStatus
 from tiersnap.snapshot.gate.kafka_tools import abort_transaction
-from tiersnap.snapshot.gate.next_step import NextStep
+from tiersnap.snapshot.gate.step_template import NextStep
 from tiersnap.snapshot.log.log_dir import Partition, Segment
 from tiersnap.snapshot.log.selection import never_tiered_reason
 from tiersnap.snapshot.units import format_duration, human_duration

@@ -33,8 +33,8 @@ from tiersnap.remote_storage.publish.location_proof import (
     decide,
 )
 from tiersnap.remote_storage.stores.store_settings import StoreSettings
+from tiersnap.snapshot.gate.next_steps import RESTART_LEADER, UNBLOCK
 from tiersnap.snapshot.gate.printed_steps import Step
-from tiersnap.snapshot.gate.steps_by_problem import RESTART_LEADER, UNBLOCK
 
 pytestmark = pytest.mark.unit
 

@@ -13,8 +13,8 @@ from tests.reference.command import Ran, assert_said, tiersnap
 from tests.reference.command_lines import parse
 from tests.reference.next_steps import lines_of
 from tests.reference.small_log import file_of, write_small_log
-from tiersnap.snapshot.gate.next_step import Hole
 from tiersnap.snapshot.gate.printed_steps import NEXT_STEP, Place
+from tiersnap.snapshot.gate.step_template import Hole
 from tiersnap.snapshot.gate.verdict import Verdict
 
 pytestmark = pytest.mark.unit

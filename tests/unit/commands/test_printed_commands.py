@@ -27,9 +27,9 @@ from tiersnap.jobs.main import cli, run
 from tiersnap.snapshot.errors import ExitCode
 from tiersnap.snapshot.gate.exit_code import OtherProblem
 from tiersnap.snapshot.gate.kafka_tools import abort_transaction, set_topic_config
-from tiersnap.snapshot.gate.next_step import Hole
 from tiersnap.snapshot.gate.printed_steps import Place
 from tiersnap.snapshot.gate.remote_check import RemoteVerdict
+from tiersnap.snapshot.gate.step_template import Hole
 from tiersnap.snapshot.gate.verdict import Verdict
 from tiersnap.snapshot.log.findings import FindingKind
 

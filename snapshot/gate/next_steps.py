@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from enum import StrEnum
 
 from tiersnap.snapshot.gate.exit_code import OtherProblem
-from tiersnap.snapshot.gate.next_step import Argv, Hole, NextStep
 from tiersnap.snapshot.gate.remote_check import RemoteVerdict
+from tiersnap.snapshot.gate.step_template import Argv, Hole, NextStep
 from tiersnap.snapshot.gate.verdict import Verdict
 from tiersnap.snapshot.log.findings import FindingKind
 

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from tiersnap.snapshot.gate import steps_by_problem
+from tiersnap.snapshot.gate import next_steps
 from tiersnap.snapshot.gate.exit_code import OtherProblem
-from tiersnap.snapshot.gate.next_step import Hole, NextStep
 from tiersnap.snapshot.gate.printed_steps import Place, Step, commands
+from tiersnap.snapshot.gate.step_template import Hole, NextStep
 from tiersnap.snapshot.gate.verdict import Verdict
 from tiersnap.snapshot.host.summary import Examined, Host
 from tiersnap.snapshot.log.disk import BLOCK, deleted_bytes, ways_to_free
@@ -31,7 +31,7 @@ _DELETE_RECORDS = NextStep(
 )
 
 
-def next_steps(host: Host, place: Place, before: frozenset[str]) -> Iterator[Step]:
+def doctor_steps(host: Host, place: Place, before: frozenset[str]) -> Iterator[Step]:
     """Yield the next steps. If the log directories belong to several brokers, yield a `doctor` command for each broker.
 
     Args:
@@ -39,7 +39,7 @@ def next_steps(host: Host, place: Place, before: frozenset[str]) -> Iterator[Ste
     """
     if len(host.brokers) > 1:
         for uris in host.brokers.values():
-            yield replace(place, values={**place.values, Hole.LOG_DIRS: uris}).render(steps_by_problem.DOCTOR)
+            yield replace(place, values={**place.values, Hole.LOG_DIRS: uris}).render(next_steps.DOCTOR)
         return
     yield from map(place.render, _steps(host, place, before))
 
@@ -55,9 +55,9 @@ def _steps(host: Host, place: Place, before: frozenset[str]) -> Iterator[NextSte
 
 def checks(host: Host, place: Place) -> Iterator[Step]:
     """Yield the commands that check the result of the steps."""
-    doctor, scan, note = steps_by_problem.DOCTOR_REMOTE, steps_by_problem.SCAN_REMOTE, "exit code 0"
+    doctor, scan, note = next_steps.DOCTOR_REMOTE, next_steps.SCAN_REMOTE, "exit code 0"
     if not place.knows(Hole.REMOTE):
-        doctor, scan = steps_by_problem.DOCTOR, steps_by_problem.SCAN
+        doctor, scan = next_steps.DOCTOR, next_steps.SCAN
         note = "exit code 0; after unblock add --bootstrap-server, to see what is tiered"
     yield place.render(replace(doctor, note=note))
     yield place.render(replace(scan, note="exit code 0"))
@@ -98,7 +98,7 @@ def _without_producers(host: Host) -> Iterator[NextStep]:
     """Yield the steps for a replica that lost active producers."""
     if host.pids:
         yield _STOP
-    yield from steps_by_problem.steps_of(OtherProblem.REPLICA_WITHOUT_PRODUCERS)
+    yield from next_steps.steps_of(OtherProblem.REPLICA_WITHOUT_PRODUCERS)
     yield NextStep("start the broker")
 
 
@@ -110,12 +110,12 @@ def _closer_looks(host: Host, place: Place) -> Iterator[NextStep]:
     if host.continued:
         begin = count_of(host.continued, "log begins", "logs begin")
         yield replace(
-            steps_by_problem.VERIFY_REMOTE, note=f"{begin} in remote storage; their snapshots are not compared here"
+            next_steps.VERIFY_REMOTE, note=f"{begin} in remote storage; their snapshots are not compared here"
         )
-    yield replace(steps_by_problem.SCAN, note="also reads the segments")
+    yield replace(next_steps.SCAN, note="also reads the segments")
     can_ask = place.knows(Hole.CLUSTER) and place.knows(Hole.REMOTE)
     if can_ask and not host.asked_remote:
-        yield replace(steps_by_problem.DOCTOR_CLUSTER, note="also finds hung copies, and replicas without producers")
+        yield replace(next_steps.DOCTOR_CLUSTER, note="also finds hung copies, and replicas without producers")
 
 
 def _files(host: Host, place: Place) -> Iterator[NextStep]:
@@ -124,14 +124,14 @@ def _files(host: Host, place: Place) -> Iterator[NextStep]:
         yield NextStep(
             "before the next start of the broker, move away the files of segments below the log start without .index: "
             "the start would delete all later snapshots; their names:",
-            steps_by_problem.REPAIR.argv,
+            next_steps.REPAIR.argv,
         )
     if host.lost_indexes:
         once = "start the broker once and stop it"
         if host.pids:
             once = "stop the broker, start it and stop it again"
         yield NextStep(f"{once}: its start rebuilds lost indexes, and deletes later snapshots of these partitions")
-        yield replace(steps_by_problem.DOCTOR, note="then run doctor again, and follow its next steps")
+        yield replace(next_steps.DOCTOR, note="then run doctor again, and follow its next steps")
     elif host.missing:
         yield from _missing(host, place)
 
@@ -143,10 +143,10 @@ def _remote(host: Host, *, is_freed: bool) -> Iterator[NextStep]:
         is_freed: whether an earlier step frees a copy task. IN_REMOTE segments are then failed attempts of that task.
     """
     if host.in_remote[Verdict.UPLOADED]:
-        yield replace(steps_by_problem.PUBLISH, note="publishes the UPLOADED segments")
+        yield replace(next_steps.PUBLISH, note="publishes the UPLOADED segments")
     if host.in_remote[Verdict.IN_REMOTE] and not is_freed:
         yield replace(
-            steps_by_problem.DOCTOR_CLUSTER,
+            next_steps.DOCTOR_CLUSTER,
             note="reads the records, which show whether brokers know IN_REMOTE segments",
         )
     if host.unlocated:
@@ -165,9 +165,9 @@ def _missing(host: Host, place: Place) -> Iterator[NextStep]:
     if is_freed and place.knows(Hole.CLUSTER) and place.knows(Hole.REMOTE):
         yield _OR_REPAIR
         return
-    plan, apply = steps_by_problem.REPAIR, steps_by_problem.REPAIR_APPLY
+    plan, apply = next_steps.REPAIR, next_steps.REPAIR_APPLY
     if host.continued:
-        plan, apply = steps_by_problem.REPAIR_REMOTE, steps_by_problem.REPAIR_REMOTE_APPLY
+        plan, apply = next_steps.REPAIR_REMOTE, next_steps.REPAIR_REMOTE_APPLY
     words = "or repair with the broker stopped; its plan:" if is_freed else ""
     yield replace(plan, words=words, note=f"prints the plan; {reads}")
     if host.pids:
@@ -180,7 +180,7 @@ def _unblock(host: Host) -> NextStep:
     """Return the step that frees stuck partitions while their broker runs."""
     uploads = _takes(sum(each.listed.blocked_bytes for each in host.log_dirs), _UPLOAD_RATE)
     note = f"frees stuck partitions while the broker runs; uploads {uploads}; needs no disk space here"
-    return replace(steps_by_problem.UNBLOCK, note=note)
+    return replace(next_steps.UNBLOCK, note=note)
 
 
 def _verdicts(host: Host, place: Place, before: frozenset[str]) -> Iterator[NextStep]:
@@ -198,7 +198,7 @@ def _verdicts(host: Host, place: Place, before: frozenset[str]) -> Iterator[Next
 
 
 def _clearing(verdict: Verdict, place: Place, before: frozenset[str]) -> Iterator[NextStep]:
-    first, *others = steps_by_problem.steps_of(verdict)
+    first, *others = next_steps.steps_of(verdict)
     if before.isdisjoint(commands(place.steps(verdict))):
         yield replace(first, words=f"{verdict}: {first.words}".rstrip())
         yield from others
@@ -213,9 +213,9 @@ def _locating(host: Host) -> NextStep:
     begins = count_of(len(host.unlocated), "log begins", "logs begin")
     stated = ("--log-start", f"{next(iter(host.unlocated))}=OFFSET")
     if host.asked_remote:
-        argv = (*steps_by_problem.DOCTOR_REMOTE.argv, *stated)
+        argv = (*next_steps.DOCTOR_REMOTE.argv, *stated)
         return NextStep("", argv, "states the log start, which remote storage does not show")
-    return replace(steps_by_problem.DOCTOR_REMOTE, note=f"finds where {begins}; or state it: {' '.join(stated)}")
+    return replace(next_steps.DOCTOR_REMOTE, note=f"finds where {begins}; or state it: {' '.join(stated)}")
 
 
 def _room(host: Host) -> Iterator[NextStep]:
