@@ -71,6 +71,26 @@ def test_link_of_page_leads_somewhere(page: str) -> None:
     assert lost == []
 
 
+def uneven_rows(page: Path) -> list[str]:
+    """Return the rows of tables that have other columns than their heading, or words behind the last bar."""
+    found = []
+    columns = 0
+    for line in page.read_text(encoding="utf-8").splitlines():
+        if not line.startswith("|"):
+            columns = 0
+            continue
+        bars = len(re.findall(r"(?<!\\)\|", line))
+        columns = columns or bars
+        if bars != columns or not line.endswith("|"):
+            found.append(f"{page.name}: {line}")
+    return found
+
+
+def test_each_row_of_a_table_has_the_columns_of_its_heading() -> None:
+    pages = [*ROOT.glob("*.md"), *DOCS.rglob("*.md")]
+    assert [row for page in pages for row in uneven_rows(page)] == []
+
+
 def test_map_of_docs_lists_each_page_once() -> None:
     listed = re.findall(r"\]\(([\w/-]+\.md)\)", (DOCS / "README.md").read_text(encoding="utf-8"))
     pages = [str(each.relative_to(DOCS)) for each in DOCS.rglob("*.md") if "adr" not in each.parts]
