@@ -1,7 +1,7 @@
-"""`make bench`: every budget beside its peer, as a Markdown table, docs/contributing/benchmarks.md and a picture.
+"""`make bench`: every budget beside its peer, as a Markdown table.
 
-`python -m tests.perf.bench [part …]` runs some parts only and prints; all of them also write the page. BENCH chooses
-the sizes (see scale).
+`python -m tests.perf.bench [part …]` runs some parts only and prints. When all parts were measured, it also writes the
+tables that docs/contributing/benchmarks.md has a place for, and a picture. BENCH chooses the sizes (see scale).
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""docs/contributing/benchmarks.md and its picture, from measured rows."""
+"""The measured tables of docs/contributing/benchmarks.md, and a picture of the ratios beside the measured rows."""
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -12,38 +13,11 @@ import numpy as np
 from tests.perf.measure import Row
 from tests.perf.scale import DATA
 
-DOCS = Path(__file__).resolve().parents[2] / "docs" / "contributing"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "contributing" / "benchmarks.md"
 _KEPT = DATA / "measured.json"
-_TITLES = {
-    "decode": "Decode and fold of a log",
-    "replay": "Replay and snapshots",
-    "memory": "Memory of a worker",
-    "upload": "Upload",
-    "reading": "What is read and asked for",
-    "look": "A look at remote storage with nothing new",
-    "host": "The commands of one host",
-    "line": "Over a line of 30 ms",
-    "idle": "The main job: nothing to do",
-    "moved": "The main job: little to do",
-    "fleet": "The main job: cost of segments",
-    "audit": "The audit of batch headers",
-    "profile": "Where the time goes",
-}
-_HEAD = """# Benchmarks
-
-`make bench` measures tiersnap and a peer in turns and writes this page, missed budgets included.
-`BENCH=quick|default|full` chooses sizes; `python -m tests.perf.bench decode` measures one part. Compare rows, not
-tables: machines and days differ.
-
-Generated logs have one record a batch, valid CRCs, 1,000 random producers, and a marker in every hundredth batch.
-Kafka's replay is `ProducerStateManager` of 4.1.1 with a broker's JVM flags (`tests/perf/KafkaReplay.java`), with a
-snapshot at each segment boundary. Warmed up means after one replay of the same log in the same JVM. Files are in the
-page cache. Numbers are medians; a ratio is peer time over ours, for memory, CPU and requests ours over the budget; of
-bytes decoded, and in the last table, it is a share of the whole. CPU seconds of the main job are those of all its
-processes: driver, JVM and workers.
-
-![ratios](benchmarks.svg)
-"""
+_PICTURE = DATA / "ratios.svg"
+# A table of the page, with the name of the part that measured it.
+_PLACE = re.compile(r"<!-- measured: (\w+) -->\n(.*?)<!-- end of measured -->\n", re.DOTALL)
 
 
 def table(rows: Iterable[Row]) -> str:
@@ -74,22 +48,35 @@ def slope(points: Iterable[tuple[int, float]]) -> float:
 
 
 def write(parts: Mapping[str, Mapping[str, Any]]) -> None:
-    """The page and the picture."""
-    text = [_HEAD]
-    machines = {str(part["machine"]) for part in parts.values()}
-    text.append(f"Machine: {'; '.join(sorted(machines))}.\n")
-    for name, part in parts.items():
-        rows = [Row(**row) for row in part["rows"]]
-        text.append(f"## {_TITLES[name]}\n")
-        text.append(
-            f"`BENCH={part['scale']} python -m tests.perf.bench {name}`, {part['date']}; load averages over 1 and 5 "
-            f"minutes when it began: {part['load']}.\n"
-        )
-        text.append(table(rows) + "\n")
-        notes = [f"- {row.what}: {row.note}" for row in rows if row.note]
-        text += ["\n".join(notes) + "\n"] if notes else []
-    (DOCS / "benchmarks.md").write_text("\n".join(text).rstrip() + "\n", encoding="utf-8")
+    """Write the page and the picture."""
+    text = PAGE.read_text(encoding="utf-8")
+    PAGE.write_text(page_with_rows(text, parts), encoding="utf-8")
     _picture([Row(**row) for name in ("decode", "upload", "host") for row in parts[name]["rows"]])
+
+
+def page_with_rows(text: str, parts: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return the page with the rows of `parts` in their places. All words outside these places stay."""
+
+    def place(found: re.Match[str]) -> str:
+        name = found[1]
+        if name not in parts:
+            return found[0]
+        return f"<!-- measured: {name} -->\n\n{_section(name, parts[name])}\n<!-- end of measured -->\n"
+
+    return _PLACE.sub(place, text)
+
+
+def _section(name: str, part: Mapping[str, Any]) -> str:
+    rows = [Row(**row) for row in part["rows"]]
+    head = (
+        f"`BENCH={part['scale']} python -m tests.perf.bench {name}`, {part['date']}, on {part['machine']}. "
+        f"Load averages over 1 and 5 minutes when it began: {part['load']}."
+    )
+    paragraphs = [head, table(rows)]
+    notes = [f"- {row.what}: {row.note}" for row in rows if row.note]
+    if notes:
+        paragraphs.append("\n".join(notes))
+    return "\n\n".join(paragraphs) + "\n"
 
 
 def _label(row: Row) -> str:
@@ -125,5 +112,5 @@ def _picture(rows: list[Row]) -> None:
     growth.set_ylabel("seconds")
     growth.grid(alpha=0.3)
     figure.tight_layout()
-    figure.savefig(DOCS / "benchmarks.svg", metadata={"Date": None})
+    figure.savefig(_PICTURE, metadata={"Date": None})
     plt.close(figure)
