@@ -1,4 +1,4 @@
-"""The commands of a page, typed in order, with what each prints."""
+"""The commands of a page, typed in order, with the lines that the page shows of each output."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from pathlib import Path
 from tests.reference.command import tiersnap
 
 ROOT = Path(__file__).parents[2]
+OMITTED = "…"  # a line of a page in place of lines that it omits
 # What differs from run to run and from host to host.
 _VARYING = (
     (re.compile(r"^/\S+/"), "/…/"),
@@ -42,6 +43,12 @@ def alike(lines: Iterable[str]) -> tuple[str, ...]:
     for pattern, word in _VARYING:
         found = [pattern.sub(word, line) for line in found]
     return tuple(found)
+
+
+def shows(shown: Iterable[str], printed: Iterable[str]) -> bool:
+    """Return True if the lines of a page are those that were printed, but for lines that the page omits."""
+    pattern = "".join(r"(?:.*\n)+" if line == OMITTED else re.escape(line) + r"\n" for line in shown)
+    return re.fullmatch(pattern, "".join(f"{line}\n" for line in printed)) is not None
 
 
 def type_in(folder: Path, command: TypedCommand) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.reference.typed_page import ROOT, alike, commands_of, type_in
+from tests.reference.typed_page import ROOT, alike, commands_of, shows, type_in
 
 pytestmark = pytest.mark.unit
 
@@ -20,8 +20,26 @@ def test_each_command_prints_what_the_page_shows(tmp_path: Path, monkeypatch: py
     commands = list(commands_of(PAGE))
     assert len(commands) >= 10
     for command in commands:
-        assert alike(type_in(tmp_path, command)) == alike(command.shown), command.words
+        printed = alike(type_in(tmp_path, command))
+        assert shows(alike(command.shown), printed), (command.words, printed)
 
 
 def test_the_page_is_short() -> None:
     assert len(PAGE.read_text(encoding="utf-8").split()) <= MOST_WORDS
+
+
+@pytest.mark.parametrize(
+    ("shown", "expected"),
+    [
+        (("a", "b", "c"), True),
+        (("a", "…"), True),
+        (("…", "b", "…"), True),
+        (("a", "…", "c"), True),
+        (("a", "c"), False),
+        (("a", "b"), False),
+        (("a", "…", "d"), False),
+        (("a", "b", "c", "…"), False),
+    ],
+)
+def test_page_shows_an_output_if_it_marks_each_omission(shown: tuple[str, ...], expected: bool) -> None:
+    assert shows(shown, ("a", "b", "c")) is expected
