@@ -11,7 +11,7 @@ from tests.reference.typed_page import ROOT, alike, commands_of, shows, type_in
 pytestmark = pytest.mark.unit
 
 PAGE = ROOT / "docs/tutorial.md"
-MOST_WORDS = 1_500
+MOST_WORDS = 1_300
 
 
 def test_each_command_prints_what_the_page_shows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
