@@ -6,6 +6,7 @@ tests/broker/test_pasted_cures.py writes a row of the record if RENEW_CURES is s
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -44,11 +45,11 @@ class PastedCure:
         """Return what tells it from the others."""
         return self.situation, self.kafka, self.storage
 
-    def cells(self) -> tuple[str, ...]:
-        """Return the row of the table."""
+    @property
+    def cure(self) -> tuple[str, str, str]:
+        """Return the cells that cures on several brokers share: situation, commands, work by hand."""
         commands = f"{len(self.commands)}: {', '.join(self.commands)}"
-        by_hand = ", ".join(self.by_hand) or "nothing"
-        return self.situation, f"{self.kafka}, {self.storage}", commands, by_hand, str(self.seconds)
+        return self.situation, commands, ", ".join(self.by_hand) or "nothing"
 
 
 def read() -> list[PastedCure]:
@@ -67,9 +68,21 @@ def write(found: PastedCure) -> None:
     RECORD.write_bytes(msgspec.json.format(msgspec.json.encode([rows[key] for key in sorted(rows)])) + b"\n")
 
 
+def table_rows(cures: Iterable[PastedCure]) -> Iterator[tuple[str, ...]]:
+    """Yield a row for each cure, with all brokers on which it was tested."""
+    by_cure: dict[tuple[str, str, str], list[PastedCure]] = {}
+    for each in cures:
+        by_cure.setdefault(each.cure, []).append(each)
+    for (situation, commands, by_hand), same in by_cure.items():
+        brokers = "; ".join(f"{each.kafka}, {each.storage}" for each in same)
+        shortest, longest = min(each.seconds for each in same), max(each.seconds for each in same)
+        seconds = str(longest) if shortest == longest else f"{shortest} to {longest}"
+        yield situation, brokers, commands, by_hand, seconds
+
+
 def page_with_table(page: str) -> str:
     """Return the page with the table of the record."""
-    rows = (_HEADINGS, ["---"] * len(_HEADINGS), *(each.cells() for each in read()))
+    rows = (_HEADINGS, ["---"] * len(_HEADINGS), *table_rows(read()))
     before, _, rest = page.partition(_BEGIN)
     after = rest.partition(_END)[2]
     table = "".join(f"| {' | '.join(row)} |\n" for row in rows)
