@@ -35,8 +35,8 @@ _SPARK = {
 }
 _TOP = """# Compatibility
 
-This page lists the tested versions, each with the name of a test. `make compatibility` writes it. *Nightly* tests run
-in `make nightly`, the others in CI. Versions that the page does not list were not tested.
+Read this page to see whether your versions were tested. Each version has the name of a test. *Nightly* tests run in
+`make nightly`, the others in CI. `make compatibility` writes this page. Versions that it does not list were not tested.
 """
 
 

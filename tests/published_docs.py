@@ -26,12 +26,12 @@ Schema = dict[str, Any]
 _DRAFT = "https://json-schema.org/draft/2020-12/schema"
 _TOP = """# Commands
 
-Made from the code by `make schemas`. `tiersnap COMMAND --help` says the same for the installed release, and
-`tiersnap config` which values hold and where each is from.
+Read this page to look up a command or an option. `make schemas` writes it from the code. `tiersnap COMMAND --help`
+prints the same text for the installed release. `tiersnap config` prints the value of every setting, and its source.
 
-A *setting* can be given three ways: by the option, by the variable in the environment, or in the YAML file that
-`--config` (TIERSNAP_CONFIG) names, under the option's name without dashes. The option wins over the variable, that over
-the file. What changes something (`--apply`, `--replace`, …) is an option alone.
+You can give a *setting* in three ways: by its option, by its environment variable, or in the YAML file of `--config`
+(TIERSNAP_CONFIG), under the option's name without dashes. The option has priority over the variable, and the variable
+over the file. Options that change something (`--apply`, `--replace`, …) exist only on the command line.
 """
 
 
