@@ -245,10 +245,8 @@ def tier(
 
     checks = read_checks(checks_file, is_shown=report is not None)
     situation, unanswered = request.situation.answering(needs_remote=True)
-    log_dirs, copy_tasks = (
-        situation.log_dirs.require("log directories"),
-        opt.CopyTaskSource(situation.cluster.value, left_for),
-    )
+    log_dirs = situation.log_dirs.require("log directories")
+    copy_tasks = opt.CopyTaskSource(situation.cluster.value, left_for)
     location = open_location(request.store, request.view.layout)
     host = request.host_in(location, every_boundary=every_boundary)
     opened, selection = with_stated(open_log_dirs(log_dirs), log_starts), Selection(request.topic)
@@ -291,7 +289,7 @@ def tier(
     leftovers = leftovers_by_kind(done.leftovers_removed, swept)
     planned: dict[str, int] = {}
     if publisher is not None:
-        planned = to_publish(published, _uploads(done))
+        planned = to_publish(published, done.planned_uploads)
     several, summary = len(opened) > 1, _summary(done, info, leftovers, report, planned)
     rows = map(_row, done.partitions)
     output.rows(TieredPartition, rows, several=several, summary=summary, findings=done.findings, errors=errors)
@@ -316,29 +314,13 @@ def _publish(publisher: PublishUploads, done: HostOutcome) -> Published:
         topics.add(each.partition.topic)
         if each.awaits_records:
             waiting.append(name_of(each.partition))
-    published = publisher.run(waiting, topics, _uploaded_ids(done), uploads=_uploads(done).keys())
+    published = publisher.run(waiting, topics, done.uploaded_ids, uploads=done.planned_uploads.keys())
     ends: dict[TopicIdPartition, int] = {}
     if publisher.place.apply:
         ends = {plan.partition: plan.next_offset for plan in published.plans if plan.refusal is None}
     for each in done.partitions:
         each.note_published(ends.get(name_of(each.partition), 0))
     return published
-
-
-def _uploaded_ids(done: HostOutcome) -> set[str]:
-    # If another attempt had uploaded the segment, this run read none of its objects, and the event has 0 bytes.
-    return {event.segment_id for event in done.copied if event.segment_id and event.object_bytes}
-
-
-def _uploads(done: HostOutcome) -> dict[TopicIdPartition, int]:
-    """Return the number of segments that a plan would upload, by partition."""
-    from tiersnap.remote_storage.metadata.segment_metadata import name_of
-
-    uploads = {}
-    for each in done.partitions:
-        if each.plan.segments:
-            uploads[name_of(each.partition)] = each.plan.segments
-    return uploads
 
 
 def _row(each: HostPartition) -> TieredPartition:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from tiersnap.snapshot.report.exactly_once import ReplicaWithoutProducers
 
+from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition, name_of
 from tiersnap.remote_storage.upload.tier_host import HostPartition
 from tiersnap.remote_storage.upload.tier_plan import TierPlan
 from tiersnap.snapshot.errors import TiersnapError, TransientError
@@ -138,6 +139,17 @@ class HostOutcome:
             for each in self.partitions
             if (lost := each.lost_producers) is not None
         )
+
+    @property
+    def uploaded_ids(self) -> set[str]:
+        """Return the ids of the segments that this run uploaded or would upload."""
+        # If another attempt had uploaded the segment, this run read none of its objects, and the event has 0 bytes.
+        return {event.segment_id for event in self.copied if event.segment_id and event.object_bytes}
+
+    @property
+    def planned_uploads(self) -> dict[TopicIdPartition, int]:
+        """Return the number of segments that a plan would upload, by partition."""
+        return {name_of(each.partition): each.plan.segments for each in self.partitions if each.plan.segments}
 
     @property
     def may_write(self) -> bool:

@@ -208,11 +208,16 @@ def _findings(replay: Replay) -> Iterator[Finding]:
         is_expected = may_be_empty and damage.finding_kind is FindingKind.EMPTY_SEGMENT
         if not is_expected:
             yield damage
-    is_read = replay.damage is None and replay.refusal is None
-    if is_read and (past := find_past_end(partition, replay.log_end)) is not None:
-        yield past
+    yield from _past_end(replay)
     if replay.refusal is not None:
         yield Finding(FindingKind.NON_TRANSACTIONAL_IN_TRANSACTION, partition.path, -1, replay.refusal.message)
+
+
+def _past_end(replay: Replay) -> Iterator[Finding]:
+    if replay.damage is not None or replay.refusal is not None:
+        return  # the log end is unknown
+    if (past := find_past_end(replay.partition, replay.log_end)) is not None:
+        yield past
 
 
 def unverified(replay: Replay, offset: int) -> Comparison:
