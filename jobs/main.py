@@ -107,7 +107,7 @@ class _LazyGroup(HelpPage, click.Group):
     default="warning",
     show_default=True,
     envvar=variable_of("log-level"),
-    help="Least severe level to log on stderr.",
+    help="Print log messages of this level and above to stderr.",
 )
 @click.option(
     "--log-format",
@@ -198,7 +198,9 @@ def _with_example(error: click.ClickException) -> click.ClickException:
     """Return the error. If the missing option is --remote, the error has an example of its value."""
     if not isinstance(error, click.MissingParameter) or error.param is None or error.param.name != "remote":
         return error
-    return click.UsageError("Missing option '--remote': s3://bucket/prefix, or a directory for a trial.", ctx=error.ctx)
+    return click.UsageError(
+        "Missing option '--remote': give s3://bucket/prefix, or for a trial a directory.", ctx=error.ctx
+    )
 
 
 def _format_of(argv: list[str]) -> Format:

@@ -162,8 +162,10 @@ def cannot_write(path: Path, error: OSError) -> TiersnapError:
     if error.errno in FULL:
         return NoSpaceError(message, hint="free some space, then run the same command again")
     if error.errno == errno.EROFS:
-        return UsageError(message, hint="its file system is mounted read-only: mount -o remount,rw, or write elsewhere")
-    return UsageError(message, hint="run it as the user that the broker runs as, or as root")
+        return UsageError(
+            message, hint="the file system is mounted read-only: mount -o remount,rw, or write to another place"
+        )
+    return UsageError(message, hint="run the same command as the user that the broker runs as, or as root")
 
 
 def _copy_owner_and_mode(like: Path, descriptor: int) -> None:

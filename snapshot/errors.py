@@ -158,9 +158,9 @@ def failure(
 class RecordedError:
     """An error in the form that tables and task results contain."""
 
-    error: Annotated[str, Meta(description="message of the error; null without one")]
-    is_transient: Annotated[bool, Meta(description="whether the same run again may succeed")] = False
-    error_type: Annotated[str | None, Meta(description="name of the error's class")] = None
+    error: Annotated[str, Meta(description="message of the error; null if there is no error")]
+    is_transient: Annotated[bool, Meta(description="whether the same command may succeed if it is run again")] = False
+    error_type: Annotated[str | None, Meta(description="class of the error")] = None
     hint: Annotated[str | None, Meta(description="next command or step")] = None
 
     @classmethod

@@ -28,7 +28,7 @@ EXTRAS = {
 """The modules that each extra brings, the most important one first."""
 
 _OF_EXTRA = re.compile(r"(?P<package>.*?)\s*;\s*extra\s*==\s*['\"](?P<extra>[^'\"]+)['\"]")
-_ELSEWHERE = "install the wheel in a virtual environment: pip install 'FILE.whl[{}]'"
+_ELSEWHERE = "install the wheel into a virtual environment: pip install 'FILE.whl[{}]'"
 
 
 def with_extra(extra: str, copy: Distribution | None = None) -> str:
@@ -42,7 +42,7 @@ def with_extra(extra: str, copy: Distribution | None = None) -> str:
         copy: metadata of an installed package; None means the running tiersnap.
     """
     if "PEX" in os.environ:
-        return f"this single-file tiersnap has only the extras s3 and kafka; {_ELSEWHERE.format(extra)}"
+        return f"this single-file tiersnap includes only the extras s3 and kafka; {_ELSEWHERE.format(extra)}"
     words = _packages(extra, copy or _of_this_one())
     return shlex.join([*_install(), *words]) if words else _ELSEWHERE.format(extra)
 

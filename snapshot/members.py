@@ -66,7 +66,7 @@ def member_types(kind: type) -> dict[str, Any]:
             if is_optional:
                 inner = {name: hint | None for name, hint in inner.items()}
         if twice := found.keys() & inner.keys():
-            raise TypeError(f"{kind.__name__}: two fields for one member: {', '.join(sorted(twice))}")
+            raise TypeError(f"{kind.__name__}: two fields have the same JSON member: {', '.join(sorted(twice))}")
         found |= inner
     return found
 

@@ -30,7 +30,7 @@ def read_snapshot(path: str | os.PathLike[str]) -> np.ndarray:
         data = read_regular(path, follow=True)
     except OSError as error:
         raise SourceNotFoundError(
-            f"{os.fspath(path)}: {error.strerror or error}", hint="give the path of one .snapshot file"
+            f"{os.fspath(path)}: {error.strerror or error}", hint="give the path of a .snapshot file"
         ) from error
     return snapshot_file.decode(data, name=os.fspath(path))
 

@@ -42,7 +42,7 @@ class FileTooLargeError(OSError):
     """Raised when a file is larger than the limit for its kind; `strerror` contains its size."""
 
     def __init__(self, size: int, limit: int, path: str) -> None:
-        super().__init__(errno.EFBIG, f"{human_bytes(size)}, expected at most {human_bytes(limit)}", path)
+        super().__init__(errno.EFBIG, f"the file has {human_bytes(size)}, expected at most {human_bytes(limit)}", path)
 
 
 def kind_of(mode: int) -> str | None:

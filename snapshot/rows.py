@@ -279,7 +279,7 @@ class _Group:
     def refuse_one_name_twice(self) -> None:
         columns = [each.name for each in self.columns]
         if twice := sorted({name for name in columns if columns.count(name) > 1}):
-            raise TypeError(f"{self.kind.__name__}: two fields for one column: {', '.join(twice)}")
+            raise TypeError(f"{self.kind.__name__}: two fields have the same column: {', '.join(twice)}")
 
     def arrow_fields(self, *, is_optional: bool) -> list[pa.Field[pa.DataType]]:
         found = []
@@ -319,7 +319,7 @@ class _Contained:
         certain = (each.name for each in self.group.columns if not each.is_nullable)
         found = next(certain, None)
         if found is None:
-            raise TypeError(f"{self.group.kind.__name__} is optional: expected a field that is never None")
+            raise TypeError(f"{self.group.kind.__name__} is optional, so it needs a field that is never None")
         return found
 
     def read(self, columns: Mapping[str, Values], count: int) -> Values:

@@ -52,7 +52,7 @@ class BackfilledCluster:
             UsageError: a key is unknown or missing, or a value has the wrong type.
         """
         if not isinstance(found, Mapping):
-            raise UsageError(f"{VARIABLE}: {found!r} is no object", hint=_HINT)
+            raise UsageError(f"{VARIABLE}: {found!r} is not a JSON object", hint=_HINT)
         _check_keys(found, {each.name for each in fields(cls)})
         sources = _words(found, "sources")
         options = _words(found, "options")
@@ -108,10 +108,10 @@ def _words(found: Mapping[object, object], key: str) -> tuple[str, ...]:
     """Return the list under a key as words of a command line. Raise UsageError for any other value."""
     value = found.get(key, ())
     if not _is_list(value):
-        raise _refusal(found, f"{key!r} is no list")
+        raise _refusal(found, f"{key!r} is not a list")
     for each in value:
         if not _is_word(each):
-            raise _refusal(found, f"{key!r} contains {each!r}, which is no text")
+            raise _refusal(found, f"{key!r}: the element {each!r} is not a text")
     return tuple(map(str, value))
 
 
@@ -119,14 +119,14 @@ def _text(found: Mapping[object, object], key: str) -> str:
     """Return the text under a key; "" if it is empty or missing."""
     value = found.get(key) or ""
     if not isinstance(value, str):
-        raise _refusal(found, f"{key!r} is {value!r}, which is no text")
+        raise _refusal(found, f"{key!r}: the value {value!r} is not a text")
     return value
 
 
 def _conf(found: Mapping[object, object]) -> dict[str, str]:
     """Return the Spark settings, with values as text. Numbers and booleans get their JSON form, such as `true`."""
     conf = found.get("conf", {})
-    refusal = _refusal(found, "'conf' is no object of texts")
+    refusal = _refusal(found, "'conf': not an object whose values are texts")
     if not isinstance(conf, Mapping):
         raise refusal
     texts: dict[str, str] = {}
@@ -143,7 +143,7 @@ def _conf(found: Mapping[object, object]) -> dict[str, str]:
 def _upload(found: Mapping[object, object]) -> bool:
     upload = found.get("upload", True)
     if not isinstance(upload, bool):
-        raise _refusal(found, f"'upload' is {upload!r}: true or false, without quotes")
+        raise _refusal(found, f"'upload' is {upload!r}: write true or false without quotes")
     return upload
 
 
@@ -167,7 +167,7 @@ def parse_clusters(found: object) -> list[BackfilledCluster]:
         UsageError: the Variable has no clusters, a cluster is invalid, or two clusters share a name or a report folder.
     """
     if not _is_list(found) or not found:
-        raise UsageError(f"{VARIABLE} is no list of clusters", hint=_HINT)
+        raise UsageError(f"{VARIABLE}: not a list of clusters", hint=_HINT)
     clusters = list(map(BackfilledCluster.parse, found))
     _check_distinct("name", [each.name for each in clusters])
     _check_distinct("report", [each.report for each in clusters])
@@ -178,4 +178,6 @@ def _check_distinct(key: str, values: Sequence[str]) -> None:
     """Raise UsageError if two of the values are equal."""
     for value in values:
         if values.count(value) > 1:
-            raise UsageError(f"{VARIABLE}: two clusters have the {key} {value!r}", hint=f"use another {key} for one")
+            raise UsageError(
+                f"{VARIABLE}: two clusters have the {key} {value!r}", hint=f"give one of the two clusters another {key}"
+            )

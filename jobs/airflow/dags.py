@@ -92,7 +92,9 @@ def _dag(
             except UsageError as error:
                 raise AirflowFailException(f"{error}; {error.hint}") from error
             except ValueError as error:
-                raise AirflowFailException(f"{error}; {VARIABLE} is a JSON list") from error
+                raise AirflowFailException(
+                    f"{error}; the Airflow Variable {VARIABLE} must be a JSON list of clusters"
+                ) from error
             return [
                 {
                     "name": each.name,
@@ -142,13 +144,13 @@ def nothing_blocked(outcome: ClusterOutcome) -> None:
 
 
 _DAILY = """
-Decodes new segments, writes missing snapshots, tiers READY segments, writes the readiness report, and compacts the
-tables.
-`nothing_blocked` fails if the exit code of the run is not 0: its log names the causes and the commands.
+The run decodes new segments, writes missing snapshots, uploads READY segments, writes the readiness report, and
+compacts the tables.
+The task `nothing_blocked` fails if the exit code of the run is not 0. Its log names the causes and the next commands.
 """
 _BACKFILL = """
 `airflow backfill create --dag-id tiersnap_backfill --from-date 2026-11-01 --to-date 2026-11-20
---reprocess-behavior none --max-active-runs 1` tiers the segments of each day, one day after the other.
-`none` skips days that were run, `failed` repeats failed days, `completed` repeats all days.
-No segment is uploaded twice.
+--reprocess-behavior none --max-active-runs 1` uploads the segments of each day, one day after the other.
+`none` skips days that Airflow has run, `failed` repeats failed days, `completed` repeats all days.
+A segment that is in remote storage is not uploaded again.
 """

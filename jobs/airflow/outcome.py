@@ -108,7 +108,7 @@ def _still_ready(outcome: Mapping[str, object]) -> str:
     if outcome["until"] is None or not outcome["applied"]:
         return f"{count_of(count, 'segment is ready', 'segments are ready')}; "
     left = count_of(count, "ready segment is left", "ready segments are left")
-    return f"{left} for later days (--until {outcome['until']}); "
+    return f"{left} for later days, because --until was {outcome['until']}; "
 
 
 _ENDED = re.compile(r"Error code is: (?P<code>-?[0-9]+)")

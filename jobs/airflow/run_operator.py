@@ -73,7 +73,9 @@ class TiersnapSubmitOperator(SparkSubmitOperator):
         try:
             super().execute(context)
         except FileNotFoundError as error:  # a retry would not install spark-submit
-            raise AirflowFailException(f"{error}: spark-submit is not on this worker's PATH") from error
+            raise AirflowFailException(
+                f"{error}: the command spark-submit is not on the PATH of this Airflow worker"
+            ) from error
         except AirflowException as error:
             return self._exit_code(error, context)
         return int(ExitCode.OK)
@@ -85,7 +87,9 @@ class TiersnapSubmitOperator(SparkSubmitOperator):
         if ending is Ending.WAIT:
             self._wait(context)
         if ending is Ending.FAIL:
-            raise AirflowFailException("a setting is wrong: see tiersnap's message above") from error
+            raise AirflowFailException(
+                "tiersnap refused a setting: tiersnap's message in this log, above, names it"
+            ) from error
         if ending is Ending.AGAIN:
             raise error
         return code
@@ -94,8 +98,10 @@ class TiersnapSubmitOperator(SparkSubmitOperator):
         now = datetime.now(UTC)
         since = context["ti"].get_first_reschedule_date(context) or now
         if is_over(since, now, self.wait_at_most):
-            raise AirflowException(f"waited {now - since}: the warehouse is in use, or a server does not answer")
-        self.log.info("The warehouse is in use, or a server does not answer: next try in %s", self.poke_interval)
+            raise AirflowException(
+                f"waited {now - since}: another run still uses the warehouse, or a server does not answer"
+            )
+        self.log.info("Another run uses the warehouse, or a server does not answer: next try in %s", self.poke_interval)
         raise AirflowRescheduleException(now + self.poke_interval)
 
 
@@ -125,7 +131,9 @@ class RunOperator(TiersnapSubmitOperator):
         until = until_of(self.application_args or [])
         outcome = read_outcome(report, cluster=self.cluster, exit_code=code, until=until)
         if outcome is None or outcome["run_id"] == before:
-            raise AirflowFailException(f"the run ended with {code} and wrote no report to {report.absolute()}")
+            raise AirflowFailException(
+                f"the run ended with exit code {code} and wrote no report to {report.absolute()}"
+            )
         return outcome
 
 

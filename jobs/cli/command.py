@@ -167,14 +167,14 @@ _quiet_option = click.option(
     is_flag=True,
     callback=_sets("quiet", bool),
     expose_value=False,
-    help="Print only warnings and errors on stderr.",
+    help="Print only warnings and errors to stderr.",
 )
 _color_option = click.option(
     "--color",
     type=click.Choice([each.value for each in Color]),
     callback=_sets("color", Color),
     expose_value=False,
-    help="Colours of verdicts. auto colours on a terminal if NO_COLOR is not set.  [default: auto]",
+    help="Colours of verdicts. auto: colours on a terminal, unless NO_COLOR is set.  [default: auto]",
 )
 
 

@@ -83,7 +83,10 @@ def _open(warehouse: str, name: str) -> DeltaTable | None:
         from deltalake import DeltaTable
         from deltalake.exceptions import DeltaError, TableNotFoundError
     except ModuleNotFoundError as error:
-        raise MissingExtraError(f"{warehouse}: tables need deltalake", hint=with_extra("spark")) from error
+        raise MissingExtraError(
+            f"{warehouse}: the Python package deltalake, which reads its tables, is not installed",
+            hint=with_extra("spark"),
+        ) from error
     uri = f"{located(warehouse)}/{name}"
     try:
         table = DeltaTable(uri, storage_options=_IMPATIENT)
@@ -158,7 +161,7 @@ def no_rows(warehouse: str, lacks: str) -> SourceNotFoundError:
     """
     return SourceNotFoundError(
         f"{warehouse}: {_why_no_warehouse(warehouse) or lacks}",
-        hint=f"--warehouse takes the folder that a run was given; {filled_by(warehouse)}",
+        hint=f"give --warehouse the folder that `tiersnap run` filled; {filled_by(warehouse)}",
     )
 
 
@@ -168,10 +171,10 @@ def _why_no_warehouse(warehouse: str) -> str:
     folder = Path(place)
     if place.startswith("/") and not folder.is_dir():
         if folder.exists():
-            return "this is a file, and a warehouse is a folder"
-        return "there is no such folder"
+            return "a file, but a warehouse is a folder"
+        return "the folder does not exist"
     if all(_open(warehouse, name) is None for name in TABLES):
-        return "this is no warehouse, none of its tables is here"
+        return "not a warehouse: the folder has no table of tiersnap"
     return ""
 
 
@@ -185,7 +188,7 @@ def readiness(warehouse: str) -> Iterator[pa.RecordBatch]:
     kinds: list[str] = [FactKind.REPLAYED, FactKind.SEGMENT, FactKind.GONE]
     facts = read_table(warehouse, "partitions", _FACTS, kinds)
     if facts.num_rows == 0:
-        raise no_rows(warehouse, "no partition was replayed in this warehouse")
+        raise no_rows(warehouse, "no run has replayed a partition in this warehouse")
     verdicts = current_verdicts(read_table(warehouse, "readiness", VERDICT_COLUMNS).to_batches())
     for found in newest_results(facts):
         if found.replayed is not None:
@@ -200,9 +203,9 @@ def _verdicts(
         judgement = verdicts.get((*key, offset))
         if judgement is None:
             raise UnfinishedError(
-                f"{warehouse}: {found.topic}-{found.partition} has no verdict on its segment at {offset}: "
-                "a run was killed before it wrote the verdict",
-                hint="run that `tiersnap run` again",
+                f"{warehouse}: {found.topic}-{found.partition}: the segment at offset {offset} has no verdict, "
+                "because a run was killed before it wrote one",
+                hint="run the same `tiersnap run` command again",
             )
         yield SegmentVerdict(
             log_dir=found.log_dir,

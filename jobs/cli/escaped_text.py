@@ -40,6 +40,7 @@ def refuse_credentials(name: str, value: object) -> None:
     for text in texts:
         if isinstance(text, str) and IN_URI.search(text):
             raise UsageError(
-                f"{name}: {masked(text)}: a password in a URI ends up in tables, logs and process lists",
-                hint="set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY in the environment, or use a profile or a role",
+                f"{name}: {masked(text)}: a password in a URI would appear in tables, logs and process lists",
+                hint="remove the password; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY in the environment, or use "
+                "a profile or a role",
             )

@@ -172,7 +172,7 @@ def _servers(text: str) -> str:
     """
     ports = [server.strip().rpartition(":")[2] for server in text.split(",")]
     if not any(ports) or any(map(_is_out_of_range, ports)):
-        raise ValueError(f"{shown(text)!r} is not HOST:PORT, with a port from 1 to 65535")
+        raise ValueError(f"{shown(text)!r} is not HOST:PORT with a port from 1 to 65535")
     return text
 
 
@@ -184,7 +184,7 @@ def _is_out_of_range(port: str) -> bool:
 def _place(text: str) -> str:
     # A shell variable that is not set gives "", which would be the working directory.
     if not text.strip():
-        raise ValueError(f"{text!r} is no place")
+        raise ValueError(f"{text!r} is not a path or URI")
     return text
 
 
@@ -231,7 +231,7 @@ class LocalPath(click.Path):
         """
         text = str(value)
         if "://" in text or text.startswith(("s3:", "file:", "hdfs:")):
-            self.fail(f"{masked(text)!r} is a URI; this takes a path of the local disk", param, ctx)
+            self.fail(f"{masked(text)!r} is a URI, but this option takes a path on the local disk", param, ctx)
         super().convert(text, param, ctx)
         return Path(text)
 
@@ -283,5 +283,7 @@ def _matches(part: str) -> list[str]:
     pattern = str(Path(part).expanduser())
     matches = sorted(each for each in glob.glob(pattern) if Path(each).is_dir())  # noqa: PTH207 - as a shell does
     if not matches:
-        raise SourceNotFoundError(f"{part}: no directory matches", hint="give the entries of log.dirs")
+        raise SourceNotFoundError(
+            f"{part}: no directory matches", hint="give the directories in log.dirs of the broker's server.properties"
+        )
     return matches

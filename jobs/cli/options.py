@@ -51,7 +51,7 @@ LogStarts = Mapping["TopicPartition", int]
 Function = Callable[..., object]
 Option = Callable[[Function], Function]
 LAYOUTS = ("aiven", "local-tiered-storage")
-OF_BEGINNINGS = "Remote location, for logs whose first segments exist only there."
+OF_BEGINNINGS = "Remote location. It is read for logs whose first segments exist only in remote storage."
 
 
 def is_typed(ctx: click.Context, name: str) -> bool:
@@ -96,7 +96,7 @@ expiration_option = click.option(
     type=DURATION,
     default="7d",
     show_default=True,
-    help="Omit producers that were idle this long at the end of the segment. Use the broker's "
+    help="Omit a producer from a snapshot if it had been idle this long when the segment ended. Use the broker's "
     "transactional.id.expiration.ms; `none` keeps all producers.",
 )
 as_of_option = click.option(
@@ -104,8 +104,8 @@ as_of_option = click.option(
     type=TIME_OR_BOUNDARY,
     default="boundary",
     show_default=True,
-    help="Omit producers that were idle for --expiration at this time: `now`, an ISO 8601 time, or `boundary` for the "
-    "end of each segment.",
+    help="Omit producers that had been idle for --expiration at this time: `now`, an ISO 8601 time, or `boundary` for "
+    "the end of each segment.",
 )
 producer_expiration_option = click.option(
     "--producer-expiration",
@@ -118,7 +118,7 @@ now_option = click.option(
     "--now",
     type=TIME,
     default="now",
-    help="Use this time as the current time, for example for an old copy of a disk.  [default: the clock]",
+    help="Use this time as the current time, for example for an old copy of a disk.  [default: the clock of this host]",
 )
 
 
@@ -144,10 +144,12 @@ warehouse_option = click.option(
 allow_plaintext_option = click.option(
     "--allow-plaintext",
     is_flag=True,
-    help="Upload plain text even if the plugin encrypts the segments in remote storage.",
+    help="Upload plain text even if the plugin of the brokers encrypts their segments in remote storage.",
 )
 replace_option = click.option(
-    "--replace", is_flag=True, help="Use a computed snapshot if the broker's snapshot is CORRUPT or SUSPECT."
+    "--replace",
+    is_flag=True,
+    help="Upload a computed snapshot in place of a broker's snapshot that is CORRUPT or SUSPECT.",
 )
 topic_ids_option = click.option(
     "--topic-ids",
@@ -161,20 +163,27 @@ leave_to_broker_option = click.option(
     default=format_duration(LEFT_FOR_MS),
     show_default=True,
     help="Skip a partition if a broker uploaded one of its segments within this time, by the clock of remote storage. "
-    "`none` skips no partition. With --bootstrap-server the cluster decides instead.",
+    "`none` skips no partition. With --bootstrap-server tiersnap asks the cluster instead.",
 )
 every_boundary_option = click.option(
-    "--all", "every_boundary", is_flag=True, help="Write a snapshot at every segment boundary, not only missing ones."
+    "--all",
+    "every_boundary",
+    is_flag=True,
+    help="Write a snapshot for the end of every segment, not only missing ones.",
 )
 hung_after_option = click.option(
     "--hung-after",
     type=DURATION,
     default="30m",
     show_default=True,
-    help="Report a copy as hung if it runs this long, and ten times as long as other copies of the partition.",
+    help="Report a broker's upload as hung if it runs this long, and ten times as long as other uploads of the "
+    "partition.",
 )
 broker_option = click.option(
-    "--broker-id", type=int, metavar="N", help="Broker id in the published records.  [default: the partition's leader]"
+    "--broker-id",
+    type=int,
+    metavar="N",
+    help="Broker id to write into the published records.  [default: the partition's leader]",
 )
 
 
@@ -250,8 +259,8 @@ log_start_option = as_one(
         multiple=True,
         type=LOG_START,
         metavar="TOPIC-PARTITION=OFFSET",
-        help="State the log start offset (first local or remote offset) of a partition if tiersnap cannot find it; "
-        "repeatable.",
+        help="State the log start offset (first local or remote offset) of a partition whose log start tiersnap "
+        "cannot find; repeatable.",
     ),
 )
 

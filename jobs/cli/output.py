@@ -62,7 +62,7 @@ class Paragraph:
 class ErrorObject:
     """An error in JSON output."""
 
-    type: Annotated[str, msgspec.Meta(description="class of the error; stable")]
+    type: Annotated[str, msgspec.Meta(description="class of the error; stable across releases")]
     message: str
     hint: Annotated[str, msgspec.Meta(description='next step; "" if none is known')]
     attrs: dict[str, Any]
@@ -223,7 +223,7 @@ class Output:
         if printed < count:
             from tiersnap.jobs.cli.next_command import again
 
-            self.talk(f"{printed} of {count_of(count, 'row')}; next for all: {again()} | cat")
+            self.talk(f"{printed} of {count_of(count, 'row')} printed; to print all: {again()} | cat")
 
     def _paragraphs(self, paragraphs: Iterable[Paragraph]) -> None:
         """Print the heading of each row, and its sentence below the heading."""
@@ -282,7 +282,7 @@ def _values_of(row: object, columns: Iterable[str]) -> list[object]:
 
 def and_more(count: int, noun: str) -> str:
     """Return a message: `count` more items exist, and --output json prints them."""
-    return f"… and {count_of(count, noun)} more: --output json has all of them"
+    return f"… and {count_of(count, noun)} more: --output json prints all of them"
 
 
 def terminal_width() -> int | None:

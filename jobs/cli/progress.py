@@ -30,7 +30,7 @@ LINE_EVERY_SECONDS = 30.0
 _REPLAYS = frozenset(
     {"collecting", "planning", "repairing", "replaying", "scanning", "simulating", "tiering", "verifying"}
 )
-_COMPILES = "compiling the replay for this processor: this takes some seconds, once per release"
+_COMPILES = "compiling the replay code for this processor: once per tiersnap release, some seconds"
 _CLEAR = "\r\x1b[K"
 
 

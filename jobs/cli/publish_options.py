@@ -62,10 +62,15 @@ proof_options = opt.as_one(
     once(
         "--prove",
         is_flag=True,
-        help="Create a topic, let the brokers read a record of it back from --remote, and delete the topic. "
-        "This takes minutes. The result is valid until a broker restarts. Needs Kafka 3.9 in KRaft mode.",
+        help="Prove that brokers read --remote: create a topic, let the brokers read one of its records back from "
+        "--remote, and delete the topic. This takes minutes. The result is valid until a broker restarts. Needs "
+        "Kafka 3.9 in KRaft mode.",
     ),
-    once("--unproven", is_flag=True, help="Continue without a proof; a contradiction still ends the command."),
+    once(
+        "--unproven",
+        is_flag=True,
+        help="Publish even if nothing proves that brokers read --remote. Evidence that they do not ends the command.",
+    ),
 )
 
 
@@ -102,7 +107,7 @@ class PublishRequest:
         try:
             place = self.proof.prover(situation, store, talk, apply=apply)
         except MetadataTopicAbsentError as absent:
-            talk(f"no segment is published: {absent.message}")
+            talk(f"nothing is published: {absent.message}")
             talk(f"  {absent.hint}")
             return None
         log_dirs = situation.log_dirs.value or ()
@@ -150,18 +155,21 @@ def next_steps_of(done: Published, place: Place) -> Iterator[str]:
     from tiersnap.snapshot.gate.kafka_tools import set_topic_config
 
     for topic in done.still_off:
-        yield f"{topic}: {COPY_DISABLE}=true, and not by tiersnap: copying stays disabled; next:"
+        yield (
+            f"{topic}: {COPY_DISABLE}=true was set by another program or user, so tiersnap leaves copying disabled; "
+            "to enable it:"
+        )
         yield place.text(set_topic_config(topic, COPY_DISABLE, "false"))
     unblock = place.clears(OtherProblem.STUCK_COPY_AHEAD)
     for partition in done.stuck_ahead:
-        yield f"{partition}: copy task fails at a later segment than the published ones; next: {unblock}"
+        yield f"{partition}: the broker's copy task fails at a later segment than the published ones; next: {unblock}"
 
 
 def _lines(done: Published, place: Place, planned: Mapping[str, int]) -> Iterator[str]:
     if done.records:
         count = count_of(len(done.segment_ids), "segment")
-        yield f"published {count}: brokers read them, and local retention deletes their files"
+        yield f"published {count}: brokers read them in remote storage, and local retention deletes their local files"
     elif uploaded := sum(planned.values()):
-        paused = f"copying pauses for about three seconds in each of {count_of(len(planned), 'topic')}"
+        paused = f"brokers stop copying for about three seconds in each of {count_of(len(planned), 'topic')}"
         yield f"--apply publishes {count_of(uploaded, 'uploaded segment')}: {paused}"
     yield from next_steps_of(done, place)

@@ -19,7 +19,8 @@ remote_checks_option = once(
     "--remote-checks",
     "checks_file",
     type=LocalPath(dir_okay=False),
-    help="JSON lines that `tiersnap verify --remote` printed, to show which remote segments were verified, and when.",
+    help="File with the JSON lines of `tiersnap verify --remote --output jsonl`. The page shows which remote segments "
+    "were verified, and when.",
 )
 
 
@@ -39,7 +40,9 @@ def read_checks(file: Path | None, *, is_shown: bool = True) -> dict[Key, Remote
     if file is None:
         return {}
     if not is_shown:
-        raise UsageError("--remote-checks needs --report: the page shows them", hint="give --report FOLDER")
+        raise UsageError(
+            "--remote-checks needs --report, because the report page shows the results", hint="give --report FOLDER"
+        )
     return remote_checked(read_lines(file))
 
 
@@ -63,5 +66,8 @@ def verified_lines(found: Sequence[VerifiedPartition], place: Place) -> list[str
     from tiersnap.snapshot.gate.next_steps import VERIFY_AS_LINES
 
     if not found:
-        return [f"not yet: {place.text(VERIFY_AS_LINES)} > FILE", "--remote-checks FILE shows its result here"]
+        return [
+            f"remote segments are not verified yet; to verify them: {place.text(VERIFY_AS_LINES)} > FILE",
+            "to show the result here: --remote-checks FILE",
+        ]
     return [f"{each.partition}: {each.sentence}" for each in found]

@@ -25,12 +25,13 @@ if TYPE_CHECKING:
     from tiersnap.snapshot.report.exactly_once import ReplicaWithoutProducers
 
 # Types of fields that several results have.
-ForPeople = Annotated[str, Meta(description="the number before it, for people")]
+ForPeople = Annotated[str, Meta(description="the number of the previous field, readable for people")]
 ByName = Annotated[dict[str, int], Meta(description="counts by name")]
-PlaceSentence = Annotated[str, Meta(description="evidence that brokers read --remote")]
-Mended = Annotated[int, Meta(description="number of written objects that replaced a damaged object")]
+PlaceSentence = Annotated[str, Meta(description="evidence that brokers read the location --remote")]
+Mended = Annotated[int, Meta(description="number of damaged objects that were replaced")]
 Leftovers = Annotated[
-    dict[str, int], Meta(description="removed `objects` of segments, `probes`, `files` and `uploads`, by kind")
+    dict[str, int],
+    Meta(description="number of removed leftovers by kind: `objects` of segments, `probes`, `files` and `uploads`"),
 ]
 
 
@@ -87,35 +88,35 @@ def tell_old_versions(output: Output, store: ObjectStore) -> None:
 def print_replicas_without_producers(output: Output, replicas: Sequence[ReplicaWithoutProducers], place: Place) -> None:
     """Print the replicas that lost active producers, and the command that restores the producers."""
     for each in replicas:
-        lead = "" if each.lead is None else f"; until this replica is repaired, {each.lead} should lead"
+        lead = "" if each.lead is None else f"; until this replica is repaired, {each.lead} should lead the partition"
         name = f"{each.topic}-{each.partition} in {each.log_dir}"
-        output.warn(f"{name} knows {each.known} of {count_of(each.living, 'living producer')}{lead}")
+        output.warn(f"{name} has only {each.known} of {count_of(each.living, 'active producer')}{lead}")
     if replicas:
         from tiersnap.snapshot.gate.exit_code import OtherProblem
 
         step = place.clears(OtherProblem.REPLICA_WITHOUT_PRODUCERS)
-        output.warn(f"next for lost producers: on the host of each replica, after its broker is stopped: {step}")
+        output.warn(f"to restore lost producers: on the host of each of these replicas, stop the broker, then: {step}")
 
 
 def tell_mended(output: Output, count: int) -> None:
     """Print how many snapshot objects were replaced. Print nothing for 0."""
     if count:
-        output.warn(f"computed again from the log and replaced: {count_of(count, 'damaged snapshot object')}")
+        output.warn(f"replaced {count_of(count, 'damaged snapshot object')} by snapshots computed from the log")
 
 
 def tell_finished_copies(output: Output, count: int) -> None:
     """Print how many segments this run finished without sending bytes. Print nothing for 0."""
     if count:
         are = count_of(count, "copy is", "copies are")
-        output.talk(f"{are} finished that other attempts had uploaded: nothing was sent")
+        output.talk(f"{are} complete without sending bytes: other attempts had uploaded all objects")
 
 
 def tell_unknown_encryption(output: Output, partitions: int) -> None:
     """Print how many partitions have no manifest, and that uploads to them are plain text. Print nothing for 0."""
     if partitions:
         output.talk(
-            f"encryption unknown: {count_of(partitions, 'partition')} without a manifest to compare with; uploads are "
-            "plain text"
+            f"encryption unknown: {count_of(partitions, 'partition')} without a manifest that shows whether the "
+            "plugin encrypts; tiersnap uploads plain text"
         )
 
 
@@ -126,8 +127,8 @@ def tell_not_compared(output: Output, partitions: int, log_dirs: Sequence[str]) 
 
         place = command_place(log_dirs)
         output.talk(
-            f"not compared: {count_of(partitions, 'partition')}: earlier segments are in remote storage"
-            f"; next: {place.text(VERIFY_REMOTE)}"
+            f"not compared: {count_of(partitions, 'partition')}, because the earlier segments are only "
+            f"in remote storage; next: {place.text(VERIFY_REMOTE)}"
         )
 
 
@@ -146,8 +147,8 @@ def tell_left_to_brokers(output: Output, verdicts: Mapping[Verdict, int]) -> Non
 
     if count := verdicts.get(Verdict.LEFT_TO_BROKER, 0):
         output.talk(
-            f"left to brokers: {count_of(count, 'segment')}: a working copy task would upload them again; if no copy "
-            "task works, --leave-to-broker none uploads them"
+            f"left to brokers: {count_of(count, 'segment')}: a working copy task of a broker would upload them "
+            "again; if no copy task works, --leave-to-broker none uploads them"
         )
 
 
@@ -191,8 +192,8 @@ def of_not_compared(snapshots: int, following: str, *, is_certain: bool = True) 
         is_certain: whether the logs certainly begin in remote storage; if False, some may begin on disk.
     """
     are = count_of(snapshots, "snapshot is", "snapshots are")
-    begin = "begin" if is_certain else "begin, or may begin,"
-    return f"{are} not compared: their logs {begin} in remote storage; next: {following}"
+    begin = "begin" if is_certain else "begin or may begin"
+    return f"{are} not compared, because the logs {begin} in remote storage; next: {following}"
 
 
 def of_unlocated(unlocated: Mapping[str, str], *, remote: bool = True) -> Iterator[str]:
@@ -205,13 +206,13 @@ def of_unlocated(unlocated: Mapping[str, str], *, remote: bool = True) -> Iterat
     if not unlocated:
         return
     name, why = next(iter(unlocated.items()))
-    options = f"--log-start {name}=OFFSET states it"
+    options = f"state it with --log-start {name}=OFFSET"
     if remote:
-        options = f"--remote may tell it, {options}"
+        options = f"--remote may show it, or {options}"
     more = ""
     if len(unlocated) > 1:
         more = f" (and of {count_of(len(unlocated) - 1, 'partition')} more)"
-    yield f"log start of {name} unknown{more}: {why}: {options}"
+    yield f"log start of {name} unknown{more}: {why}; {options}"
 
 
 def with_remote() -> str:

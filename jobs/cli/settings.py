@@ -88,7 +88,7 @@ def _reason(error: Exception) -> str:
     if isinstance(error, (yaml.scanner.ScannerError, yaml.parser.ParserError)):
         return error.problem or "syntax error"
     if isinstance(error, yaml.YAMLError):
-        return "quote values that begin with * or !"
+        return "put values that begin with * or ! in quotes"
     if isinstance(error, UnicodeDecodeError):
         return "not UTF-8"
     return "invalid number or date"
@@ -141,7 +141,7 @@ def _read_yaml(path: Path) -> dict[Any, Any]:
 def _read_section(section: object, name: str, command: click.Command, path: Path) -> dict[str, object]:
     """Return the settings in a command's section of the file, by parameter name."""
     if not isinstance(section, dict):
-        raise UsageError(f"{path}: {name}: expected `setting: value` lines below it")
+        raise UsageError(f"{path}: expected `setting: value` lines below {name}")
     options, values = options_of(command), {}
     for key, value in section.items():
         _require(str(key), set(options), path, _said_once(command), section=name)
@@ -173,9 +173,12 @@ def _value(value: object, option: click.Option, setting: str) -> object:
 def _refuse_misread(value: object, option: click.Option, setting: str) -> None:
     """Raise UsageError for a boolean if the option is no flag, and for an integer of more than 64 bits."""
     if isinstance(value, bool) and not option.is_flag:
-        raise UsageError(f"{setting} is no flag", hint="put yes, no, on or off in quotes if it is a text")
+        raise UsageError(
+            f"{setting} is yes or no, but the option is not a flag",
+            hint="if the value is a text, put it in quotes: 'yes', 'no', 'on' or 'off'",
+        )
     if isinstance(value, int) and value.bit_length() > _MOST_BITS:
-        raise UsageError(f"{setting} is too large a number")
+        raise UsageError(f"{setting}: the number is too large")
 
 
 def _nested(defaults: Mapping[str, dict[str, object]]) -> dict[str, Any]:
@@ -194,12 +197,12 @@ def _require(key: str, known: set[str], path: Path, said_once: Collection[str], 
     if key in known:
         return
     where = f" of {section}" if section else ""
-    raise UsageError(f"{path}: {key!r} is no setting{where}", hint=_hint_for_unknown(key, known, said_once))
+    raise UsageError(f"{path}: {key!r} is not a setting{where}", hint=_hint_for_unknown(key, known, said_once))
 
 
 def _hint_for_unknown(key: str, known: set[str], said_once: Collection[str]) -> str:
     if key in said_once:
-        return f"give --{key} on the command line, each time"
+        return f"{key} cannot be set in the file: give --{key} on the command line"
     close = difflib.get_close_matches(key, known, 1)
     if close:
         return f"did you mean {close[0]}?"

@@ -22,7 +22,7 @@ layout_option = click.option(
     "--layout",
     type=click.Choice(opt.LAYOUTS),
     help="Layout of object keys: aiven for Aiven's plugin, or local-tiered-storage for Kafka's LocalTieredStorage.  "
-    "[default: the layout of the brokers' storage manager, else aiven]",
+    "[default: the layout that the brokers' settings name, else aiven]",
 )
 OF_REMOTE = "Remote location: s3://bucket/prefix, or a directory.  [default: the location of this host's broker]"
 OF_CLUSTER = "Broker of the cluster.  [default: the broker of this host]"

@@ -15,8 +15,8 @@ from tiersnap.snapshot.errors import SourceNotFoundError, UsageError
 _JAVA_NAMES = {
     "sasl.jaas.config": "sasl.username and sasl.password",
     "ssl.truststore.location": "ssl.ca.location (a PEM file)",
-    "ssl.truststore.password": "nothing: ssl.ca.location is a PEM file",
-    "ssl.keystore.type": "nothing: ssl.keystore.location is a PKCS#12 file",
+    "ssl.truststore.password": "no password: ssl.ca.location is a PEM file",
+    "ssl.keystore.type": "no type: ssl.keystore.location is a PKCS#12 file",
 }
 _MOST_SHOWN = 80  # characters of a line in a message
 
@@ -31,9 +31,9 @@ def _numbered_lines(path: Path, option: str) -> Iterator[tuple[int, str]]:
     try:
         yield from enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
     except OSError as error:
-        raise SourceNotFoundError(f"{path}: {error.strerror}", hint=f"{option} names a text file") from error
+        raise SourceNotFoundError(f"{path}: {error.strerror}", hint=f"give a text file as {option}") from error
     except UnicodeDecodeError as error:
-        raise UsageError(f"{path}: not UTF-8", hint=f"{option} names a text file") from error
+        raise UsageError(f"{path}: not UTF-8", hint=f"give a text file as {option}") from error
 
 
 def read_properties(path: Path) -> dict[str, str]:
@@ -54,7 +54,7 @@ def read_properties(path: Path) -> dict[str, str]:
         if name in _JAVA_NAMES:
             raise UsageError(
                 f"{path}: line {number}: {name} is a property of Kafka's Java clients",
-                hint=f"librdkafka's is {_JAVA_NAMES[name]}",
+                hint=f"librdkafka needs {_JAVA_NAMES[name]}",
             )
         properties[name] = value
     return properties

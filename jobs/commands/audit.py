@@ -77,38 +77,44 @@ class AuditSummary:
 # A sentence for each kind of finding. `before` and `after` are the offsets of the earlier and the later batch.
 _SAID: dict[AuditKind, str] = {
     AuditKind.DUPLICATE_EXACT: "The batch at {before} is in the log again at {after}.",
-    AuditKind.DUPLICATE_PARTIAL: "Earlier batches, up to {before}, already contain records of the batch at {after}.",
+    AuditKind.DUPLICATE_PARTIAL: "The batch at {after} repeats records of earlier batches, which end at {before}.",
     AuditKind.DUPLICATE_RENUMBERED: (
-        "The records at {before} of producer {before_producer_id} are in the log again at {after} (confidence "
-        "{confidence})."
+        "The log has the records at {before} of producer {before_producer_id} a second time at {after} "
+        "(confidence {confidence})."
     ),
-    AuditKind.BACKWARD: "The batch at {after} goes back from sequence {before_last_sequence} to {first_sequence}.",
-    AuditKind.SEQUENCE_RESET: "The batch at {after} begins at sequence 0 again, after {before_last_sequence}.",
+    AuditKind.BACKWARD: "The batch at {after} begins at sequence {first_sequence}, although the producer had "
+    "already reached sequence {before_last_sequence}.",
+    AuditKind.SEQUENCE_RESET: "The batch at {after} begins at sequence 0 again, although the producer had already "
+    "reached sequence {before_last_sequence}.",
     AuditKind.GAP: (
-        "Sequences are missing before {after}, {distance} in all: the batch at {before} ends with "
-        "{before_last_sequence}, the later batch begins with {first_sequence}."
+        "{distance} sequences are missing before {after}: the batch at {before} ends with sequence "
+        "{before_last_sequence}, and the later batch begins with {first_sequence}."
     ),
     AuditKind.BUMP_NONZERO: (
         "The first batch of epoch {producer_epoch}, at {after}, begins at sequence {first_sequence}."
     ),
     AuditKind.FIRST_WRITE_LOST: "The producer's first batch, at {after}, begins at sequence {first_sequence}.",
-    AuditKind.EPOCH_REGRESSION: "The batch at {after} has epoch {producer_epoch}, after epoch {before_epoch}.",
-    AuditKind.ZOMBIE_WRITE: "The batch at {after} has epoch {producer_epoch}, which the marker at {before} had ended.",
+    AuditKind.EPOCH_REGRESSION: "The batch at {after} has epoch {producer_epoch}, although the producer had already "
+    "reached epoch {before_epoch}.",
+    AuditKind.ZOMBIE_WRITE: "The batch at {after} has epoch {producer_epoch}, although the marker at {before} had "
+    "ended that epoch.",
     AuditKind.ZOMBIE_MARKER: "The marker at {after} belongs to a fenced producer or coordinator.",
     AuditKind.NON_TRANSACTIONAL_IN_TRANSACTION: (
-        "The batch at {after} is not transactional, but its producer has an open transaction."
+        "The batch at {after} is not transactional, although its producer has an open transaction."
     ),
-    AuditKind.EPOCH_RAISED_IN_TRANSACTION: "The batch at {after} raises the epoch inside an open transaction.",
-    AuditKind.OFFSET_GAP: "Offsets are missing before {after}, {distance} in all.",
-    AuditKind.FENCED: "A coordinator aborted the producer's transaction; a new instance continues at {after}.",
+    AuditKind.EPOCH_RAISED_IN_TRANSACTION: "The batch at {after} raises the producer epoch, although a transaction "
+    "of the producer is open.",
+    AuditKind.OFFSET_GAP: "{distance} offsets are missing before {after}.",
+    AuditKind.FENCED: "A coordinator aborted the producer's transaction. A new instance of the producer continues "
+    "at {after}.",
     AuditKind.OPEN_TRANSACTION: "The transaction that began at offset {first_offset} is open at the end of the log.",
     AuditKind.OUT_OF_ORDER_TIMESTAMPS: (
         "The batch at {after} is {distance} ms older than the previous batch of its producer; batches out of order: "
         "{batches}."
     ),
     AuditKind.LOG_START_WENT_BACK: (
-        "The log starts at offset {first_offset}; in an earlier leader epoch, another replica started at "
-        "{before_first_offset}."
+        "The log starts at offset {first_offset}. In an earlier leader epoch another replica's log started at "
+        "{before_first_offset}, which is higher."
     ),
 }
 
@@ -148,7 +154,7 @@ def _place(first: int | None, last: int | None) -> str:
 )
 @click.option(
     "--warehouse",
-    help="Folder of Delta tables. Audit the table record_batches, which `tiersnap decode` wrote.  [default: "
+    help="Folder of Delta tables with the table record_batches, which `tiersnap decode` wrote.  [default: "
     "tiersnap-warehouse, without --source]",
 )
 @click.option("--to", help="Append all findings to the table audit_findings of this warehouse.")
@@ -195,7 +201,9 @@ def audit(
     from tiersnap.snapshot.log.places import located, places_of
 
     if sources and warehouse is not None:
-        raise UsageError("--source and --warehouse are two inputs: give one", hint="--to names the output")
+        raise UsageError(
+            "--source and --warehouse both name an input: give only one", hint="--to names the warehouse for the output"
+        )
     tables = None
     if not sources:
         tables = located(warehouse or "tiersnap-warehouse")
@@ -227,15 +235,15 @@ def _lines(done: AuditOutcome) -> Iterator[str]:
     if not (total or done.damage.counts or done.cut_segments):
         yield "no findings"
     if total > shown:
-        yield f"{count_of(total - shown, 'finding')} more: --limit {total} prints them, --to URI keeps them"
+        yield f"{count_of(total - shown, 'finding')} more: --limit {total} prints them, --to URI stores them in a table"
     if unread:
         are = count_of(unread, "finding is", "findings are")
-        yield f"{are} in segments that were not decoded; for the reason: tiersnap scan LOGDIR --segments"
+        yield f"{are} about segments that were not decoded; to see why: tiersnap scan LOGDIR --segments"
     if done.cut_segments:
         were = count_of(done.cut_segments, "segment was", "segments were")
-        yield f"{were} decoded and audited only in part; for the reason: tiersnap decode --source LOGDIR"
+        yield f"{were} decoded and audited only in part; to see why: tiersnap decode --source LOGDIR"
     if unknown:
         yield (
-            f"{count_of(unknown, 'partition is', 'partitions are')} assumed complete and not compacted, because no run "
-            "has replayed them; tiersnap audit --source LOGDIR reads the disk"
+            f"{count_of(unknown, 'partition is', 'partitions are')} assumed to be complete and not compacted, "
+            "because no run has replayed them; to read the log directory instead: tiersnap audit --source LOGDIR"
         )

@@ -56,7 +56,7 @@ class CollectSummary:
 @click.option(
     "--to",
     required=True,
-    help="Folder of shared storage: s3://… or a path. Several log directories get one subfolder each.",
+    help="Folder in shared storage: s3://… or a path. If there are several log directories, each gets a subfolder.",
 )
 @click.option("--headers", is_flag=True, help="Write the headers of all batches too, for analysis.")
 @opt.topic_option
@@ -127,11 +127,11 @@ def collect(
     several, findings = len(opened) > 1, totals.findings
     output.rows(CollectedPartition, rows(), several=several, summary=summary, findings=findings, errors=totals.errors)
     if not (totals.changed or totals.errors or is_new):
-        output.talk("nothing to do: everything is shipped")
+        output.talk("nothing to do: all files of the log directories are in shared storage")
     elif not apply:
-        output.talk(f"nothing was shipped; next: {again('--apply')}")
+        output.talk(f"nothing was written to shared storage; next: {again('--apply')}")
     if len(places) > 1:
-        output.talk(f"options of tiersnap run: {_sources(places)}")
+        output.talk(f"next, on the Spark side: tiersnap run with the options {_sources(places)}")
     return exit_code_of(totals.problems())
 
 

@@ -47,7 +47,7 @@ def config(ctx: click.Context, output: Output, commands: tuple[str, ...]) -> Non
     known = commands_of(ctx, group)
     for name in commands:
         if name not in known:
-            raise click.UsageError(f"no such command: {name}; known are {', '.join(known)}")
+            raise click.UsageError(f"no such command: {name}; the commands are {', '.join(known)}")
     rows: list[Setting] = []
     for name in commands or [each for each in known if each != "config"]:
         rows += _settings(ctx, name, known[name])

@@ -19,7 +19,7 @@ from tiersnap.snapshot.units import count_of, human_bytes
 if TYPE_CHECKING:
     from tiersnap.jobs.pipeline.damage import Damage
 
-DamageCount = Annotated[int, Meta(description="number of all findings; `findings` has the first thousand")]
+DamageCount = Annotated[int, Meta(description="number of all findings; `findings` has at most the first thousand")]
 LegacyCount = Annotated[int, Meta(description="undamaged segments that end with entries of magic 0 or 1")]
 
 
@@ -33,7 +33,10 @@ class DecodedSegments:
     size: ForPeople
     batches: int
     stale_segments: Annotated[
-        int, Meta(description="segments whose rows were deleted, because the log lost their batches")
+        int,
+        Meta(
+            description="segments whose rows were deleted from the table, because their log no longer has the batches"
+        ),
     ]
 
 
@@ -92,9 +95,9 @@ def decode(
     output.rows(DecodedSegments, [row], summary=summary, findings=done.damage.findings)
     output.talk(*of_damage(done.damage))
     if not apply:
-        output.talk("nothing was written: give --apply")
+        output.talk("nothing was written; to write, add --apply")
     elif not done.segments and not done.stale:
-        output.talk("nothing to do: the table has every segment in its present state")
+        output.talk("nothing to do: the table has the batches of every segment, and no segment has changed")
     return exit_code_of(done.damage.kinds)
 
 
@@ -106,9 +109,9 @@ def damage_counts(damage: Damage) -> tuple[int | UnsetType, int | UnsetType]:
 def of_damage(damage: Damage) -> Iterator[str]:
     """Yield messages about segments that were not decoded completely."""
     if damage.more:
-        yield f"{count_of(damage.more, 'finding')} more: tiersnap scan LOGDIR shows all"
+        yield f"{count_of(damage.more, 'finding')} more: tiersnap scan LOGDIR prints all"
     if damage.damaged:
-        yield "segments were decoded only up to their damage: tiersnap scan LOGDIR prints the next step"
+        yield "damaged segments were decoded only up to the damage; to see the next step: tiersnap scan LOGDIR"
     if damage.legacy_count:
         segments = count_of(damage.legacy_count, "segment ends", "segments end")
-        yield f"{segments} with entries of magic 0 or 1, which have no producers: these entries were not decoded"
+        yield f"{segments} with entries of magic 0 or 1, which name no producers; tiersnap did not decode these entries"

@@ -32,7 +32,7 @@ TOPIC_IDS = "ledger a1b2c3d4e5f6g7h8i9j0kA\n"
     type=LocalPath(file_okay=False),
     default="demo-output",
     show_default=True,
-    help="Folder for the warehouse and the report. The output of an earlier demo is deleted first.",
+    help="Folder for the warehouse and the report. The demo first deletes the output of an earlier demo.",
 )
 def demo(output: Output, folder: Path) -> int:
     """Run the whole pipeline on bundled real logs against an embedded S3 server, and write a report.
@@ -63,18 +63,18 @@ def demo(output: Output, folder: Path) -> int:
             *("--remote", f"s3://{BUCKET}/tiers", "--endpoint-url", url, "--region", "us-east-1", "--path-style"),
             *("--topic", "ledger", "--topic-ids", str(folder / "topic-ids.txt"), "--as-of", "2026-11-21T12:45:00Z"),
         ]
-        output.talk("2. The plan, after the topic got an id: tiersnap tier")
+        output.talk("2. The plan, with a topic id from topic-ids.txt: tiersnap tier")
         tiersnap(["tier", str(source), *remote, "--report", str(folder / "report")])
         command = ["run", "--source", str(source), *remote, "--warehouse", str(folder / "warehouse"), "--apply"]
         output.talk("3. Decode, snapshot, tier and report: tiersnap run --apply, which first starts a Spark session")
         code = tiersnap([*command, "--report", str(folder / "report")])
-        output.talk("4. The same command on the same session, which has nothing to do")
+        output.talk("4. The same command in the same session; now there is nothing to do")
         # Another folder, so that the report of the first run is kept.
         code = code or tiersnap([*command, "--report", str(folder / "report-again")])
     if not code:
         first, *_ = read_heads(folder / "report")
-        output.talk(f"Before: {folder / 'report' / 'runs' / run_file(first.run_id)}.html")
-        output.talk(f"After:  {folder / 'report' / 'index.html'}, with the changes")
+        output.talk(f"Report of the first run: {folder / 'report' / 'runs' / run_file(first.run_id)}.html")
+        output.talk(f"Report after the last run, with the changes: {folder / 'report' / 'index.html'}")
     return code
 
 
@@ -86,7 +86,10 @@ def require_extras() -> None:
         if find_spec(module) is None:
             lacking[extra] = module
     if lacking:
-        raise MissingExtraError(f"the demo needs {' and '.join(lacking.values())}", hint=with_extra(",".join(lacking)))
+        raise MissingExtraError(
+            f"the demo needs Python packages that are not installed: {' and '.join(lacking.values())}",
+            hint=with_extra(",".join(lacking)),
+        )
 
 
 MARKER = ".tiersnap-demo"
@@ -98,7 +101,9 @@ def find_logs() -> Path:
     logs = Path(__file__).resolve().parents[1] / "demo/demo_data"
     if logs.is_dir():
         return logs
-    raise SourceNotFoundError("the bundled logs are not installed", hint="run the demo from a checkout")
+    raise SourceNotFoundError(
+        "the bundled logs are not installed", hint="run the demo from a checkout of the source code"
+    )
 
 
 def make_room(folder: Path) -> None:
@@ -112,8 +117,8 @@ def make_room(folder: Path) -> None:
         if folder.exists() and any(folder.iterdir()):
             if others := _others_in(folder):
                 raise UsageError(
-                    f"--to {folder}: the folder contains files of no demo: {others}",
-                    hint="give a new folder: only the output of a demo is deleted",
+                    f"--to {folder}: the folder contains files that no demo made: {others}",
+                    hint="give a new folder: the demo deletes only the output of an earlier demo",
                 )
             shutil.rmtree(folder)
             _log.info("deleted %s, the output of an earlier demo", folder)

@@ -35,7 +35,7 @@ class DumpedFile:
     offset: int | None
     epoch: int | None
     entries: list[dict[str, Any]]
-    damage: Annotated[list[_Damage], Meta(description="the first findings and errors")]
+    damage: Annotated[list[_Damage], Meta(description="the first findings and errors of the file")]
     further_damage: int
     notes: list[str]
 
@@ -45,7 +45,7 @@ class DumpedFile:
 @click.option(
     "--max-bytes", type=click.IntRange(min=0), help="Read at most this many bytes of each log, as kafka-dump-log does."
 )
-@click.option("-c", "--count", type=click.IntRange(min=1), help="Print this many entries of each file.")
+@click.option("-c", "--count", type=click.IntRange(min=1), help="Print at most this many entries of each file.")
 @click.option("--no-crc", is_flag=True, help="Do not verify the checksum of every batch.")
 def dump(output: Output, files: tuple[str, ...], max_bytes: int | None, count: int | None, no_crc: bool) -> int:
     """Print the Kafka storage files FILES.
@@ -60,7 +60,9 @@ def dump(output: Output, files: tuple[str, ...], max_bytes: int | None, count: i
     """
     if output.format is Format.KAFKA and no_crc:
         raise UsageError(
-            "--no-crc cannot be used with --output kafka: it prints isvalid", hint="remove one of these options"
+            "--no-crc and --output kafka exclude each other: the output has the field isvalid, which needs the "
+            "checksums",
+            hint="remove one of the two options",
         )
     from tiersnap.snapshot.dump import render
     from tiersnap.snapshot.dump.contents import Options

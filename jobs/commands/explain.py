@@ -64,8 +64,9 @@ def explain(output: Output, word: str | None, broker: str | None, client: str | 
     explained = explain_word(word, broker=broker, client=client)
     if explained is None:
         raise UsageError(
-            f"{shortened(word)}: no error of producers, no situation and no word of a broker's log",
-            hint="tiersnap explain lists all words",
+            f"{shortened(word)}: not an error of producers, a situation, or a word of a broker's log that "
+            "tiersnap knows",
+            hint="to list all words that it explains: tiersnap explain",
         )
     _warn_of_newer(output, broker, client)
     error = explained.error
@@ -74,9 +75,9 @@ def explain(output: Output, word: str | None, broker: str | None, client: str | 
     output.rows(ExplainedRow, explained.rows, paragraph=_paragraph)
     if not explained.is_answered:
         if broker is None:
-            output.talk("no release in the tables answers with this error")
+            output.talk("no Kafka release that tiersnap knows answers with this error")
         else:
-            output.talk(f"not modelled as an answer of Kafka {broker}")
+            output.talk(f"Kafka {broker} does not answer with this error, as far as tiersnap knows")
     if explained.word is not None:
         output.talk(f"next: {explained.word.command}")
 
@@ -88,7 +89,7 @@ def _warn_of_newer(output: Output, broker: str | None, client: str | None) -> No
     for release, whose, eras in ((broker, "brokers", BROKER_ERAS), (client, "clients", CLIENT_ERAS)):
         if release is not None and is_newer(release, eras):
             newest = newest_known(eras)
-            output.warn(f"Kafka {release} is newer than the known releases: the {whose} of {newest} are shown")
+            output.warn(f"tiersnap does not know Kafka {release} yet: it shows the {whose} of {newest}")
 
 
 def _print_kip(output: Output, kip: ExplainedKip) -> None:

@@ -24,20 +24,21 @@ if TYPE_CHECKING:
     from tiersnap.remote_storage.restore.install import Installation
 
 _SENTENCES = {
-    "NOT_COMPARED": "exist and were not compared",
-    "NEEDS_REPLACE": "exist and are wrong: give --replace to replace them",
-    "ABOVE_NEWEST": "are above the newest snapshot that the broker can load, and the broker would load the highest of "
-    "them: give --above-newest to write them",
-    "UNVERIFIED": "exist and could not be read: run this command as the user that runs the broker",
-    "NOT_STORED": "are needed, but no run stored them",
-    "NOT_VOUCHED": "are from a run that did not finish: repeat that run, or compute the snapshots on this host",
+    "NOT_COMPARED": "exist, and could not be compared with the log",
+    "NEEDS_REPLACE": "exist and are wrong; to replace them, add --replace",
+    "ABOVE_NEWEST": "are above the newest snapshot that the broker can load, and after a start the broker would "
+    "load the highest of them; to write them anyway, add --above-newest",
+    "UNVERIFIED": "exist, and this user may not read them: run this command as the user that runs the broker",
+    "NOT_STORED": "are needed on this host, but no run stored them in remote storage",
+    "NOT_VOUCHED": "are from a run that did not finish: repeat that run, or compute the snapshots on this host with "
+    "tiersnap repair",
     "CORRUPT": "are damaged in remote storage",
-    "DISAGREES": "contradict the log on this host and are not installed: another log has these snapshots, or they were "
+    "DISAGREES": "contradict the log on this host and are not installed: they belong to another log, or were "
     "damaged before the upload",
-    "STRAY": "are STRAY: no segment begins at their offsets; the broker deletes them at its next start",
-    "NEVER_TIERED": "are of compacted or internal topics, which no broker tiers",
-    "NOT_ALIGNED": "are stored for offsets at which no segment begins on this host",
-    "NOT_REACHED": "are stored, but the log on this host is damaged at a lower offset",
+    "STRAY": "have the state STRAY: no segment begins at their offsets, and the broker deletes them at its next start",
+    "NEVER_TIERED": "belong to compacted or internal topics, which brokers never tier",
+    "NOT_ALIGNED": "are stored, but no segment on this host begins at their offsets",
+    "NOT_REACHED": "are stored, but the log on this host is damaged below their offsets",
 }
 _STEPS = {"NOT_COMPARED": VERIFY_REMOTE, **dict.fromkeys(("NOT_STORED", "NOT_VOUCHED", "CORRUPT", "DISAGREES"), REPAIR)}
 
@@ -52,14 +53,18 @@ class InstalledSnapshot:
 
 
 @command(InstalledSnapshot)
-@click.option("--remote", required=True, help="Remote location of the run: s3://bucket/prefix, or a directory.")
+@click.option(
+    "--remote",
+    required=True,
+    help="Remote location of the run that stored the snapshots: s3://bucket/prefix, or a directory.",
+)
 @click.option("--to", "logdir", required=True, help="Entry of the broker's log.dirs.")
 @opt.topic_option
-@click.option("--replace", is_flag=True, help="Replace files that are CORRUPT or SUSPECT.")
+@click.option("--replace", is_flag=True, help="Replace snapshot files that are CORRUPT or SUSPECT.")
 @click.option(
     "--above-newest",
     is_flag=True,
-    help="Write snapshots with higher offsets than the newest snapshot that the broker can load.",
+    help="Write snapshots also above the newest snapshot that the broker can load.",
 )
 @click.option(
     "--compare/--no-compare",
@@ -132,12 +137,12 @@ def _lines(job: Installation, place: Place, *, apply: bool) -> Iterator[str]:
     outcomes = job.outcomes
     count, kept = outcomes[InstallOutcome.WRITE] + outcomes[InstallOutcome.REPLACE], outcomes[InstallOutcome.KEEP]
     if apply:
-        yield f"{count_of(count, 'snapshot is', 'snapshots are')} in place, {kept} right already"
+        yield f"{count_of(count, 'snapshot is', 'snapshots are')} written, {kept} existing ones were right already"
     elif count:
-        yield f"{count_of(count, 'snapshot')} to write, {kept} right already; nothing was written"
+        yield f"{count_of(count, 'snapshot')} to write, {kept} existing ones are right; nothing was written yet"
         yield f"next: stop the broker, then {again('--apply')}"
     else:
-        yield f"nothing to write: {count_of(kept, 'snapshot is', 'snapshots are')} right already"
+        yield f"nothing to write: {count_of(kept, 'existing snapshot is', 'existing snapshots are')} right"
     for outcome, sentence in _SENTENCES.items():
         if not (number := outcomes[InstallOutcome(outcome)]):
             continue

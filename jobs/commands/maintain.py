@@ -36,11 +36,11 @@ _HOUR_MS = 3_600_000
     type=DURATION,
     default="7d",
     show_default=True,
-    help="Delete files that belong only to table versions older than this.",
+    help="Delete files that only table versions older than this need.",
 )
 @opt.store_options
 @spark_options
-@opt.apply_option("Delete; without --apply count the rows.")
+@opt.apply_option("Delete the rows and files; without --apply count the rows.")
 def maintain_tables(
     output: Output,
     warehouse: str,
@@ -76,9 +76,9 @@ def maintain_tables(
         raise no_rows(warehouse, "")
     output.rows(MaintainedTable, done)
     if not done:
-        output.talk(f"{warehouse}: no tables yet: tiersnap run --apply creates them")
+        output.talk(f"{warehouse}: no tables exist yet: tiersnap run --apply creates them")
     elif not apply:
-        output.talk("nothing was deleted: give --apply")
+        output.talk("nothing was deleted; to delete, add --apply")
 
 
 _ORPHAN_COLUMNS = ("topic", "partition", "kind", "action", "objects", "size", "name", "reason")
@@ -91,9 +91,10 @@ class OrphansSummary:
     orphans: ByName
     removed: int
     bytes: Annotated[int, Meta(description="bytes of all orphans that the plan removes")]
-    younger: Annotated[int, Meta(description="objects that are too young to be removed now")]
+    younger: Annotated[int, Meta(description="orphan objects that are too young to be removed now")]
     younger_removable_at: Annotated[
-        int | None, Meta(description="epoch ms by the store's clock from which the last of them may be removed")
+        int | None,
+        Meta(description="epoch ms by the store's clock: the time from which the youngest of them may be removed"),
     ]
 
 
@@ -107,10 +108,10 @@ class OrphansSummary:
     type=DURATION,
     default="1d",
     show_default=True,
-    help="Keep younger objects, by the clock of remote storage.",
+    help="Keep orphans that are younger than this, by the clock of remote storage.",
 )
 @metrics_options
-@opt.apply_option("Remove; without --apply print the plan.")
+@opt.apply_option("Remove the orphans; without --apply print the plan.")
 def remove_orphans(
     output: Output,
     cluster: opt.Cluster,
@@ -148,7 +149,7 @@ def remove_orphans(
 
     if older_than is None or older_than < STALE_AFTER_MS:
         raise UsageError(
-            f"--older-than {format_duration(older_than)}: a working attempt may be older than that",
+            f"--older-than {format_duration(older_than)}: too short: a working copy attempt may be older",
             hint=f"give at least {format_duration(STALE_AFTER_MS)}",
         )
     store = open_existing_store(remote, stores, writes=apply)
@@ -162,7 +163,7 @@ def remove_orphans(
     else:
         tell_old_versions(output, store)
         if not apply:
-            output.talk("nothing was removed: give --apply")
+            output.talk("nothing was removed; to remove the orphans, add --apply")
     if sinks.is_any:
         from tiersnap.snapshot.metrics.of_run import of_orphans
 
@@ -186,7 +187,10 @@ def _show_orphans(output: Output, found: Sequence[Orphan], done: OrphansOutcome,
         output.warn(f"not removed: {each.key}: {each.reason}")
     if last is not None:
         are = count_of(younger, "object is", "objects are")
-        output.talk(f"{are} younger than {format_duration(older_than)} and left; removable from {utc(last)} on")
+        output.talk(
+            f"{are} not removed, because they are younger than {format_duration(older_than)}; they may be removed "
+            f"from {utc(last)} on"
+        )
 
 
 @click.group(cls=Group)

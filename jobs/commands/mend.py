@@ -53,8 +53,10 @@ class MendedSegment:
     segment: MissingRemoteSegment
     action: MendAction
     outcome: MendOutcome
-    reason: Annotated[str, Meta(description='error message, else the problem of the segment, or ""')]
-    replaced_by: Annotated[str, Meta(description='id of the replacing segment, or ""')]
+    reason: Annotated[
+        str, Meta(description='error message, or else the problem of the segment; "" if there is neither')
+    ]
+    replaced_by: Annotated[str, Meta(description='id of the segment that replaces it; "" if none does')]
 
     @classmethod
     def of(cls, mending: Mending) -> MendedSegment:
@@ -85,20 +87,26 @@ class MendSummary:
 @command(MendedSegment, summary=MendSummary)
 @situation_options()
 @proof_options
-@once("--from", "wrong", metavar="URI", help="Backup or mistaken upload, read if LOGDIR lacks a segment.")
+@once(
+    "--from",
+    "wrong",
+    metavar="URI",
+    help="Other location with objects of the segments: a backup, or the target of a mistaken upload. It is read if "
+    "LOGDIR lacks a segment.",
+)
 @once("--from-layout", "lies_as", type=click.Choice(opt.LAYOUTS), help="Layout of --from.  [default: as in --remote]")
 @click.option(
     "--depth",
     type=click.Choice([each.value for each in CheckDepth]),
-    help="Verify segments at this depth as `tiersnap verify` does, and replace wrong ones.  [default: snapshots; no "
-    "verification with --from]",
+    help="Verify published segments at this depth as `tiersnap verify` does, and replace wrong ones.  [default: "
+    "snapshots; no verification with --from]",
 )
-@once("--delete-bad", is_flag=True, help="Delete wrong segments that brokers no longer read, with their objects.")
+@once("--delete-bad", is_flag=True, help="Delete wrong segments that brokers no longer read, and their objects.")
 @opt.topic_option
 @opt.expiration_option
 @opt.broker_expiry_options
 @opt.allow_plaintext_option
-@opt.apply_option("Restore and replace; without --apply print the plan.")
+@opt.apply_option("Restore and replace segments; without --apply print the plan.")
 def mend(
     output: Output,
     situation: Situation,
@@ -171,7 +179,10 @@ def mend(
     if wrong is not None:
         source = open_location(open_existing_store(wrong, view.stores, writes=False), lies_as or target.layout.name)
         if (source.store.uri, source.layout) == (target.store.uri, target.layout):
-            raise UsageError("--from and --remote are the same location", hint="--from takes the mistaken upload")
+            raise UsageError(
+                "--from and --remote are the same location",
+                hint="give as --from the other location that has the objects, for example a backup",
+            )
     checked = None
     if depth:
         checked = CheckDepth(depth)
@@ -247,4 +258,4 @@ def _says(mended: Mended, *, apply: bool) -> Iterator[str]:
     of = count_of(len(done), "segment was", "segments were")
     yield f"{ended[MendOutcome.MENDED]} of {of} mended at {missing.uri}"
     if ended[MendOutcome.DELETED]:
-        yield f"brokers deleted {count_of(ended[MendOutcome.DELETED], 'segment')} meanwhile"
+        yield f"brokers deleted {count_of(ended[MendOutcome.DELETED], 'segment')} during the command"

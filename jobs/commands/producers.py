@@ -70,8 +70,9 @@ def producers(
         partitions = iter(found := list(partitions))
         if len(found) > 1:
             raise UsageError(
-                f"--output kafka prints one partition, and {len(found)} are selected",
-                hint="--partition TOPIC-PARTITION selects one",
+                "--output kafka prints one partition, but "
+                f"{count_of(len(found), 'partition is', 'partitions are')} selected",
+                hint="select one partition with --partition TOPIC-PARTITION",
             )
     rows = listing.producers(partitions)
     output.rows(ListedProducer, rows, columns=COLUMNS, kafka=DESCRIBE_PRODUCERS, findings=listing.findings)
@@ -80,7 +81,7 @@ def producers(
     if listing.expired:
         output.talk(
             f"not listed: {count_of(listing.expired, 'producer')}, idle for "
-            f"{format_duration(listing.producer_expiration)} or more, which brokers drop; --producer-expiration none "
-            "lists them"
+            f"{format_duration(listing.producer_expiration)} or more: brokers drop such producers; to list them, add "
+            "--producer-expiration none"
         )
     return exit_code_of([*listing.findings, *[Verdict.UNKNOWN_LOG_START] * len(listing.log_starts.unlocated)])

@@ -41,7 +41,7 @@ class PublishedPartition:
     finish: int
     known: int
     others: str
-    refused: Annotated[str, Meta(description='type of the error for which the partition was refused, or ""')]
+    refused: Annotated[str, Meta(description='type of the error that refused the partition, or ""')]
     reason: str
     hint: str
 
@@ -129,8 +129,8 @@ def publish(
         prover.verdict(location).refuse_contradiction()
         layout = location.layout.name
         raise SourceNotFoundError(
-            f"{view.remote}: no finished remote segment of the layout {layout}, or none that --topic selects",
-            hint=f"{place.text(TIER_HERE)} uploads segments; --layout selects another layout",
+            f"{view.remote}: no completely uploaded segment of the layout {layout} in the topics that --topic selects",
+            hint=f"to upload segments: {place.text(TIER_HERE)}; to read another layout, add --layout",
         )
     local = logs_of_replicas(location, log_dirs, Selection(topic), broker_expiry)
     prove = partial(prover.prove, location)
@@ -196,7 +196,7 @@ def refusals_of(done: Published) -> Iterator[str]:
 
 def _says(done: Published, place: Place, *, apply: bool) -> Iterator[str]:
     if not any(plan.is_open for plan in done.plans):
-        yield "nothing else to publish" if done.errors else "nothing to publish"
+        yield "nothing else is left to publish" if done.errors else "nothing to publish"
     elif not apply:
         yield done.plan.sentence
         yield f"nothing was published; next: {again('--apply')}"

@@ -78,16 +78,18 @@ class RepairedFile:
 
 @command(RepairedSnapshot, RepairedFile)
 @log_dirs_options
-@click.option("--out", type=LocalPath(file_okay=False), help="Write below this directory, not into LOGDIR.")
-@click.option("--all", "every_boundary", is_flag=True, help="Write a snapshot at every segment boundary; needs --out.")
+@click.option("--out", type=LocalPath(file_okay=False), help="Write the files below this directory, not into LOGDIR.")
+@click.option(
+    "--all", "every_boundary", is_flag=True, help="Write a snapshot for the end of every segment; needs --out."
+)
 @opt.expiration_option
 @opt.as_of_option
-@click.option("--replace", is_flag=True, help="Replace files that are CORRUPT or SUSPECT.")
+@click.option("--replace", is_flag=True, help="Replace files of the broker that are CORRUPT or SUSPECT.")
 @click.option(
-    "--above-newest", is_flag=True, help="Write snapshots with higher offsets than the newest existing snapshot."
+    "--above-newest", is_flag=True, help="Write snapshots also above the newest snapshot that the broker can load."
 )
 @opt.topic_ids_option
-@opt.cluster_options("Running broker of the cluster, to ask for topic ids that LOGDIR lost.")
+@opt.cluster_options("Running broker of the cluster. repair asks it for topic ids that LOGDIR lost.")
 @opt.selection_options
 @opt.crc_option
 @opt.broker_expiry_options
@@ -154,7 +156,7 @@ def repair(
         refuse_twice(opened)
     elif both := next(twice(opened, selection), None):
         raise UsageError(
-            f"{both[0]} is in two of the log directories: --out has one folder per partition",
+            f"{both[0]} exists in two of the log directories, but --out has only one folder per partition",
             hint="repair one log directory at a time",
         )
     options = PlanOptions(expires, broker_expiry.expiration, every_boundary, replace, above_newest)
@@ -195,16 +197,16 @@ def repair(
 
 def _check_out(out: Path | None, *, apply: bool, every_boundary: bool) -> None:
     if apply and out is not None:
-        raise UsageError("--apply writes into LOGDIR and --out elsewhere: give one of them")
+        raise UsageError("--apply writes into LOGDIR, and --out writes elsewhere: give only one of them")
     if every_boundary and out is None:
-        raise UsageError("--all would write files that exist in LOGDIR: give --out DIR to write them elsewhere")
+        raise UsageError("--all would write files that already exist in LOGDIR: add --out DIR to write them elsewhere")
 
 
 def _written(repair: HostRepair, *, writes: bool, in_place: bool) -> Iterator[str]:
     count, files = map(_count_written, (repair.actions, repair.file_actions))
     yield from _snapshots(repair, count, writes=writes, has_files=files > 0)
     if files:
-        state = "in place" if writes else "to write; nothing was written"
+        state = "in place" if writes else "to write; nothing was written yet"
         yield f"{count_of(files, 'other file')} {state}"
     if count + files and not repair.undone:
         yield from _next_of(repair, writes=writes, in_place=in_place)
@@ -228,20 +230,20 @@ def _next_of(repair: HostRepair, *, writes: bool, in_place: bool) -> Iterator[st
 
 def _snapshots(repair: HostRepair, count: int, *, writes: bool, has_files: bool) -> Iterator[str]:
     kept = repair.actions[RepairAction.KEEP]
-    right = count_of(kept, "snapshot is", "snapshots are")
+    right = count_of(kept, "existing snapshot is", "existing snapshots are")
     beginnings, not_compared = repair.beginnings, repair.actions[RepairAction.NOT_COMPARED]
     is_complete = not any((beginnings.unknown, beginnings.unlocated, not_compared))
     if writes and count:
-        yield f"{count_of(count, 'snapshot is', 'snapshots are')} in place, {kept} right already"
+        yield f"{count_of(count, 'snapshot is', 'snapshots are')} written, {kept} existing ones were right already"
     elif count:
-        yield f"{count_of(count, 'snapshot')} to write, {kept} right already; nothing was written"
+        yield f"{count_of(count, 'snapshot')} to write, {kept} existing ones are right; nothing was written yet"
         yield from _needed_room(repair)
     elif repair.errors:
-        yield f"nothing was written; {right} right already"
+        yield f"nothing was written; {right} right"
     elif has_files:
-        yield f"{right} right already"
+        yield f"{right} right"
     elif kept or is_complete:
-        yield f"nothing to write: {right} right already"
+        yield f"nothing to write: {right} right"
 
 
 def _needed_room(repair: HostRepair) -> Iterator[str]:
@@ -273,13 +275,16 @@ def _room(needed: int, log_dir: Path) -> Iterator[str]:
 
 def _waiting(repair: HostRepair) -> Iterator[str]:
     if wrong := repair.actions[RepairAction.NEEDS_REPLACE]:
-        yield f"{count_of(wrong, 'snapshot is', 'snapshots are')} wrong; next: {again('--replace')}"
+        yield f"{count_of(wrong, 'snapshot is', 'snapshots are')} wrong; to replace them: {again('--replace')}"
     if wrong := repair.file_actions[RepairAction.NEEDS_REPLACE]:
-        yield f"{count_of(wrong, 'other file is', 'other files are')} wrong; next: {again('--replace')}"
+        yield f"{count_of(wrong, 'other file is', 'other files are')} wrong; to replace them: {again('--replace')}"
     if lost := repair.file_actions[RepairAction.NOT_TOLD]:
-        yield f"{count_of(lost, 'other file is', 'other files are')} lost: no source on this host has the content"
+        yield (
+            f"{count_of(lost, 'other file is', 'other files are')} lost, and repair cannot rebuild the content on "
+            "this host"
+        )
     if unread := repair.actions[RepairAction.UNVERIFIED]:
-        yield f"{count_of(unread, 'snapshot')} could not be read: run as the user that runs the broker"
+        yield f"{count_of(unread, 'snapshot')} could not be read: run this command as the user that runs the broker"
     if unknown := repair.actions[RepairAction.NO_START]:
         yield from _without_start(repair, unknown)
     if count := repair.actions[RepairAction.NOT_COMPARED]:
@@ -287,9 +292,9 @@ def _waiting(repair: HostRepair) -> Iterator[str]:
     yield from of_unknown_beginnings(repair.beginnings)
     if above := repair.actions[RepairAction.ABOVE_NEWEST]:
         yield (
-            f"{above} are above the newest snapshot that the broker can load, and the broker would load the highest of "
-            "them: give --above-newest to write them; or start the broker, which writes the last two itself, stop it "
-            "and repair again"
+            f"{count_of(above, 'snapshot is', 'snapshots are')} not written: above the newest snapshot that the "
+            "broker can load, and after a start the broker would load the highest of them. To write them anyway, "
+            "add --above-newest. Or start the broker, which writes the last two itself, stop it and repair again"
         )
     for name, why in _LEFT_ALONE.items():
         action = RepairAction(name)
@@ -304,16 +309,22 @@ def _without_start(repair: HostRepair, count: int) -> Iterator[str]:
     for each in repair.log_dirs:
         if not each.log_dir.checkpoints.log_starts_are_known:
             yield (
-                f"{each.uri}: {LOG_START_OFFSETS} cannot be read, so the log starts are unknown: "
-                "start the broker, which writes a new one in a minute, stop it and repair again"
+                f"{each.uri}: {LOG_START_OFFSETS} cannot be read, so the log starts are unknown: start the broker, "
+                "which writes the file again within a minute, stop the broker, and repair again"
             )
     if any(finding.finding_kind is FindingKind.OFFSETS_MISSING for finding in repair.findings):
-        yield f"{count} cannot be computed: an earlier segment is lost; copy it from another replica"
+        yield (
+            f"{count_of(count, 'snapshot')} cannot be computed: an earlier segment is lost; copy that segment "
+            "from another replica"
+        )
         return
-    reason = f"{count} cannot be computed: the producer state before the first local segment is unknown on this host"
+    reason = (
+        f"{count_of(count, 'snapshot')} cannot be computed: the producer state before the first local segment is "
+        "unknown on this host"
+    )
     if repair.beginnings.find is not None:
-        yield f"{reason}, and remote storage does not have it"
+        yield f"{reason}, and remote storage does not have it either"
     elif repair.beginnings.unlocated:
         yield f"{reason}; next: {with_remote()}"
     else:
-        yield f"{reason}, but in remote storage; next: {with_remote()}"
+        yield f"{reason}, but remote storage may have it; next: {with_remote()}"

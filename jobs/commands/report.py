@@ -148,16 +148,16 @@ class ReportSummary:
     unneeded_copies: list[str] | UnsetType = UNSET
     replicas_without_producers: Annotated[
         list[ReplicaWithoutProducers] | UnsetType,
-        Meta(description="replicas that lost active producers, by the last runs"),
+        Meta(description="replicas that lost active producers, as the last runs found them"),
     ] = UNSET
 
 
 @command(ReportedPartition, ReportedTopic, SegmentVerdict, summary=ReportSummary)
 @warehouse_option
-@click.option("--source", help="Source in the printed commands.  [default: the source of the last run]")
-@click.option("--remote", help="Remote location in the printed commands.  [default: the location of the last run]")
+@click.option("--source", help="Source to print in the commands.  [default: the source of the last run]")
+@click.option("--remote", help="Remote location to print in the commands.  [default: the location of the last run]")
 @click.option(
-    "--by", "grain", type=click.Choice(GRAINS), default="partition", show_default=True, help="Object of each row."
+    "--by", "grain", type=click.Choice(GRAINS), default="partition", show_default=True, help="What each row describes."
 )
 @click.option("--to", "folder", type=LocalPath(file_okay=False), help="Write the page, JSON and CSV to this folder.")
 @now_option

@@ -107,31 +107,33 @@ class RestoredSegment:
     once(
         "--producer-state",
         type=click.Choice(("keep", "empty")),
-        help="Keep all producers, or only producers with open transactions (empty). Another cluster needs a choice: "
-        "`keep` is safe only if no producer ids collide.  [default in the same cluster: keep]",
+        help="Keep all producers, or only producers with open transactions (empty). If the target is another cluster, "
+        "you must choose: `keep` is safe only if no producer ids collide.  [default in the same cluster: keep]",
     ),
-    once("--log-start", type=int, help="Log start offset of one partition.  [default: as in remote storage]"),
+    once("--log-start", type=int, help="Log start offset of one partition.  [default: the first remote offset]"),
     once(
         "--until",
         type=int,
-        help="End offset (exclusive) of one partition's log; needed if newer segments are not usable.",
+        help="End offset (exclusive) of one partition's log. Needed if the newer segments cannot be used.",
     ),
     once(
         "--without",
         multiple=True,
         metavar="SEGMENT_ID",
-        help="Leave out this copy of a segment; repeatable.",
+        help="Do not use this remote segment; repeatable.",
     ),
     click.option(
         "--unpublished",
         is_flag=True,
-        help="Restore unpublished segments too: segments without a record in the cluster, or without "
-        "--bootstrap-server, segments that tiersnap uploaded.",
+        help="Restore unpublished segments too. With --bootstrap-server: segments without a record in the cluster. "
+        "Without it: segments that tiersnap uploaded.",
     ),
     opt.broker_expiry_options,
 )
 @click.option("--segments", is_flag=True, help="Print a row per segment, not per partition.")
-@opt.cluster_options("Broker of the cluster that wrote the segments. Segments that it deleted are not restored.")
+@opt.cluster_options(
+    "Broker of the cluster that wrote the segments. Segments that the cluster deleted are not restored."
+)
 @opt.store_options
 @opt.rate_option("Limit of bytes fetched per second")
 @opt.apply_option("Write to the log directory; the broker must be stopped.")
@@ -192,11 +194,14 @@ def restore(
 def _tell_target(output: Output, target: Target, topic: str, *, topic_is_checked: bool) -> None:
     """Print a warning if no cluster confirmed the topic, or if the log directory has no directory.id."""
     if not topic_is_checked:
-        output.talk(f"{topic}: topic existence was not checked; --bootstrap-server HOST:PORT asks its cluster")
+        output.talk(
+            f"{topic}: tiersnap did not check whether the topic still exists; to check, add --bootstrap-server "
+            "HOST:PORT of its cluster"
+        )
     if target.meta.is_kraft and target.meta.directory_id is None:
         output.talk(
-            f"{target.path}/meta.properties has no directory.id: the broker would create a new id, and the partitions "
-            "would have no leader until its second start; write the earlier directory.id into the file"
+            f"{target.path}/meta.properties has no directory.id: the broker would create a new id, and its "
+            "partitions would have no leader until its second start; write the earlier directory.id into the file"
         )
 
 
@@ -213,7 +218,8 @@ def _show_restored(output: Output, restored: Restored, *, segments: bool) -> Non
     """Print the restored partitions. If a failure ended the command, print it, or raise it if nothing was restored."""
     for left in restored.left:
         output.warn(
-            f"{left} is incomplete, and no broker starts while it exists: run restore again to finish it, or delete it"
+            f"{left} is incomplete, and no broker starts while this folder exists: run restore again to finish "
+            "it, or delete the folder"
         )
     failure = restored.failure
     if failure is None:
@@ -289,65 +295,74 @@ def _tell_plan(output: Output, plan: RestorePlan) -> None:
     folder, chain, name = plan.folder, plan.folder.chain, plan.folder.name
     if chain.missing_below is not None:
         output.talk(
-            f"{name}: offsets below {chain.missing_below} are not in remote storage ({_taken_by(plan)}); the log will "
-            "start there"
+            f"{name}: remote storage has no offsets below {chain.missing_below} ({_taken_by(plan)}); the restored "
+            "log will start there"
         )
     cut = sum(not piece.is_whole for piece in chain.pieces)
     if cut:
         output.talk(
-            f"{name}: {count_of(cut, 'segment')} cut at a batch, because segments overlap; the indexes are rebuilt"
+            f"{name}: {count_of(cut, 'segment')} will be cut between two batches, because remote segments "
+            "overlap; their indexes are rebuilt"
         )
     for copy in chain.left_out[:_MOST_NAMED]:
-        output.talk(f"{name}: copy {copy.segment_id} from offset {copy.base_offset} is left out: {copy.reason}")
+        output.talk(
+            f"{name}: remote segment {copy.segment_id} from offset {copy.base_offset} is not used: {copy.reason}"
+        )
     if len(chain.left_out) > _MOST_NAMED:
-        output.talk(f"{name}: and {count_of(len(chain.left_out) - _MOST_NAMED, 'copy', 'copies')} more: see --segments")
+        output.talk(
+            f"{name}: {count_of(len(chain.left_out) - _MOST_NAMED, 'more segment is', 'more segments are')} not "
+            "used: --segments lists all"
+        )
     for left in plan.leftovers:
-        output.talk(f"{name}: {left} will be deleted: leftover of an earlier restore of other segments")
+        output.talk(f"{name}: {left} will be deleted: an earlier restore of other segments left it")
     if plan.destination.empty_state and plan.destination.is_same_cluster:
         output.talk(
-            f"{name}: with --producer-state empty the broker appends retries a second time, and accepts fenced "
-            "producers again"
+            f"{name}: because of --producer-state empty the broker will write retries of old batches a second time, "
+            "and accept fenced producers again"
         )
     if not plan.destination.is_same_cluster:
         _tell_other_cluster(output, plan)
     if folder.topic_id != chain.pieces[0].copy.metadata.id.topic_id:
         output.talk(
-            f"{name}: under the new topic id {folder.topic_id} a broker does not find the topic's remote segments"
+            f"{name}: the folder gets the new topic id {folder.topic_id}, so brokers will not find the remote "
+            "segments of the old topic id"
         )
 
 
 def _taken_by(plan: RestorePlan) -> str:
     retention = "retention deletes the oldest segments"
-    return retention if plan.topic_is_checked else f"{retention}, and brokers delete all if the topic is deleted"
+    return (
+        retention if plan.topic_is_checked else f"{retention}, and brokers delete all segments if the topic is deleted"
+    )
 
 
 def _tell_done(output: Output, plan: RestorePlan, found: RestoredLog) -> None:
     """Print the notes about a restored partition."""
     chain, name, files = plan.folder.chain, plan.folder.name, found.files
     output.talk(
-        f"{name}: offsets {chain.log_start_offset} to {chain.end_offset - 1} are in place, every batch checked; "
-        f"{count_of(files.snapshots, 'snapshot')} ({files.snapshots - len(files.rebuilt_snapshots)} from remote "
-        f"storage, {len(files.rebuilt_snapshots)} computed from the log), "
+        f"{name}: offsets {chain.log_start_offset} to {chain.end_offset - 1} are restored, and every batch was "
+        f"checked; {count_of(files.snapshots, 'snapshot')} ({files.snapshots - len(files.rebuilt_snapshots)} from "
+        f"remote storage, {len(files.rebuilt_snapshots)} computed from the log), "
         f"{count_of(files.transaction_indexes, 'transaction index', 'transaction indexes')}"
     )
     for doubt in files.doubts[:_MOST_NAMED]:
         output.warn(f"{name}: {doubt}")
     if files.doubts:
         found_doubts = count_of(len(files.doubts), "contradiction")
-        told = f"{name}: {found_doubts} in remote storage: the restored files follow the log"
+        told = f"{name}: {found_doubts} in remote storage: the restored files agree with the log"
         if not plan.destination.empty_state:
             told += "; the broker verifies every segment at its next start"
         output.warn(told)
     if not plan.destination.is_same_cluster:
         if not plan.destination.empty_state:
             output.warn(
-                f"{name}: the largest restored producer id is {files.largest_producer_id}: raise the cluster's next "
-                "producer id above it before a producer starts"
+                f"{name}: before a producer starts, raise the cluster's next producer id above "
+                f"{files.largest_producer_id}, the largest restored producer id"
             )
         output.talk(
-            f"{name}: its batches have leader epochs up to {files.largest_leader_epoch}; if the topic's leader epoch "
-            "in this cluster is lower, the broker truncates its leader epochs: consumers continue, but remote segments "
-            "with the old epochs cannot be read"
+            f"{name}: the restored batches have leader epochs up to {files.largest_leader_epoch}. If the topic's "
+            "leader epoch in this cluster is lower, the broker truncates its list of leader epochs: consumers "
+            "continue, but remote segments with the old epochs cannot be read"
         )
     _print_transactions(output, name, found.open_transactions)
 
@@ -355,12 +370,13 @@ def _tell_done(output: Output, plan: RestorePlan, found: RestoredLog) -> None:
 def _tell_other_cluster(output: Output, plan: RestorePlan) -> None:
     name = plan.folder.name
     output.talk(
-        f"{name}: comes from cluster {plan.source_cluster}, and gets the topic id {plan.folder.topic_id} in another one"
+        f"{name}: the segments come from cluster {plan.source_cluster}; the restored folder gets the topic id "
+        f"{plan.folder.topic_id} of another cluster"
     )
     if plan.destination.empty_state:
         output.talk(
-            f"{name}: no producers are restored on this replica, but followers compute them from the copied log: with "
-            "several replicas, raise the cluster's next producer id above the restored ids instead"
+            f"{name}: this replica gets no producers, but followers would compute them from the copied log: if the "
+            "topic has several replicas, raise the cluster's next producer id above the restored ids instead"
         )
 
 
@@ -378,4 +394,4 @@ def _print_transactions(output: Output, name: str, opened: tuple[RestoredTransac
             + place.text(abort_transaction(topic, int(partition), "--start-offset", str(each.first_offset)))
         )
     if len(opened) > _MOST_NAMED:
-        output.warn(f"{name}: and {count_of(len(opened) - _MOST_NAMED, 'open transaction')} more: see --output json")
+        output.warn(f"{name}: {count_of(len(opened) - _MOST_NAMED, 'open transaction')} more: --output json prints all")

@@ -69,8 +69,8 @@ class RunSummary:
         list[ReplicaWithoutProducers] | UnsetType, Meta(description="the first replicas that lost active producers")
     ] = UNSET
     replicas_without_producers_count: int | UnsetType = UNSET
-    finding_count: Annotated[int, Meta(description="number of all findings; `findings` has the first ones")]
-    error_count: Annotated[int, Meta(description="number of all errors; `errors` has the first ones")]
+    finding_count: Annotated[int, Meta(description="number of all findings; `findings` has only the first ones")]
+    error_count: Annotated[int, Meta(description="number of all errors; `errors` has only the first ones")]
     seconds: Annotated[dict[str, float], Meta(description="duration by stage")]
     report: str
 
@@ -159,8 +159,8 @@ run_options = opt.as_one(
         type=click.Choice(("exact", "window")),
         default="exact",
         show_default=True,
-        help="Segments to decode. exact: all segments that are not in remote storage. window: only segments within "
-        "--expiration, for a first run over a long log.",
+        help="Segments to decode. exact: all segments that are not in remote storage. window: only segments younger "
+        "than --expiration, for a first run over a long log.",
     ),
     opt.topic_ids_option,
     opt.log_start_option,
@@ -168,13 +168,13 @@ run_options = opt.as_one(
         "--leader",
         "leaders",
         multiple=True,
-        help="Source to use for a partition if several sources have a replica of it; repeatable.",
+        help="Source to read a partition from, if several sources have a replica of it; repeatable.",
     ),
     opt.topic_option,
     opt.crc_option,
     opt.store_options,
     opt.rate_option(
-        "Limit of segment bytes sent per second by all workers together, divided among at most "
+        "Limit of segment bytes sent per second by all workers together. The limit is divided among at most "
         "spark.sql.shuffle.partitions tasks"
     ),
     once(
@@ -184,7 +184,7 @@ run_options = opt.as_one(
     ),
     opt.allow_plaintext_option,
     opt.leave_to_broker_option,
-    once("--no-upload", is_flag=True, help="With --apply, write only the tables, not to remote storage."),
+    once("--no-upload", is_flag=True, help="With --apply: write to the tables, but not to remote storage."),
     opt.apply_option("Write to the tables and to remote storage; without --apply print the plan."),
 )
 
@@ -192,7 +192,8 @@ run_options = opt.as_one(
 @command(VerdictCount, summary=RunSummary, cls=_KeepsWords)
 @run_options
 @opt.cluster_options(
-    "Broker of the cluster, to ask for tiered segments, working copy tasks and, without --leader, leaders."
+    "Broker of the cluster. run asks it for tiered segments and working copy tasks, and without --leader for the "
+    "leaders."
 )
 @publishing_options
 @spark_options
@@ -210,7 +211,9 @@ run_options = opt.as_one(
     show_default=True,
     help="Folder of the readiness report.",
 )
-@click.option("--print-submit", is_flag=True, help="Print the spark-submit line for this run, and exit.")
+@click.option(
+    "--print-submit", is_flag=True, help="Print the spark-submit line for this run, and exit without running it."
+)
 def run(
     output: Output,
     settings: RunSettings,
@@ -307,13 +310,13 @@ def show(output: Output, outcome: RunOutcome, settings: RunSettings, report: Pat
     tell_left_to_brokers(output, verdicts)
     if settings.replay.scan == "window":
         for unseen in UNSEEN:
-            output.talk(f"--scan window does not see {unseen}")
-        output.talk("--scan exact sees all of it")
+            output.talk(f"--scan window does not find {unseen}")
+        output.talk("to find all of this: --scan exact")
     output.warn(*next_steps(verdicts, place.clears))
     for log_dir, count in outcome.ready_elsewhere.items():
         output.talk(
-            f"READY and not tiered by this run: {count_of(count, 'segment')}; only decodes were collected. On the host "
-            f"of {log_dir}: {place.text(TIER_HERE)}"
+            f"READY, but not uploaded by this run: {count_of(count, 'segment')}, because `tiersnap collect` copies "
+            f"no segment files. On the host of {log_dir}: {place.text(TIER_HERE)}"
         )
     if settings.uploads:
         _tell_uploaded(output, outcome, is_done=is_fine and not verdicts.get(Verdict.UPLOADED))
@@ -329,7 +332,7 @@ def _tell_uploaded(output: Output, outcome: RunOutcome, *, is_done: bool) -> Non
     if outcome.copies_finished:
         tell_finished_copies(output, outcome.copies_finished)
     elif outcome.did_nothing:
-        nothing = "no object was written and no Delta version committed"
+        nothing = "no object was written, and no Delta table changed"
         output.talk(f"nothing to do: {nothing}" if is_done else nothing)
 
 
@@ -366,7 +369,10 @@ def _tell_troubles(output: Output, outcome: RunOutcome, place: Place) -> None:
     """Print the replicas without producers, the unknown topics, the number of findings not printed, and the errors."""
     print_replicas_without_producers(output, outcome.replicas_without_producers, place)
     for topic in outcome.unknown_topics:
-        output.warn(f"--topic-ids: no partition of the topic {topic} in any source")
+        output.warn(f"--topic-ids names the topic {topic}, but no source has a partition of it")
     if outcome.finding_count > len(outcome.findings):
-        output.warn(f"… and {count_of(outcome.finding_count - len(outcome.findings), 'finding')} more: see the report")
+        output.warn(
+            f"… and {count_of(outcome.finding_count - len(outcome.findings), 'finding')} more: the report has all of "
+            "them"
+        )
     tell_failures(output, outcome.errors, outcome.error_count)

@@ -37,10 +37,10 @@ def runbook(output: Output, words: tuple[str, ...]) -> None:
         return
     found = (*_of_failure(word), *(whole_runbook().find(word) or _of_error(word)))
     if not found:
-        hint = "tiersnap runbook lists the entries"
+        hint = "to list the entries: tiersnap runbook"
         if near := whole_runbook().near(word):
             hint = f"did you mean {' or '.join(near)}?"
-        raise UsageError(f"{shortened(word)}: the runbook has no such word", hint=hint)
+        raise UsageError(f"{shortened(word)}: the runbook does not contain this word", hint=hint)
     if output.format is not Format.TABLE:
         output.rows(RunbookEntry, found)
         return

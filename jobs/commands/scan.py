@@ -42,8 +42,8 @@ _CAUSES = (
 )
 _WRONG = (SnapshotVerdict.CORRUPT, SnapshotVerdict.SUSPECT)
 _BROKERS_COPY = (
-    "a broker with tiered storage copies them in its next copy task run, or since Kafka 4.4 after remote.copy.lag.ms "
-    "or .bytes"
+    "a broker with tiered storage uploads them when its copy task runs next, or since Kafka 4.4 after "
+    "remote.copy.lag.ms or remote.copy.lag.bytes"
 )
 
 
@@ -98,9 +98,10 @@ class ScannedSegment:
 
 @command(ScannedPartition, ScannedSegment)
 @situation_options(
-    "Remote location, to look for tiered segments: s3://bucket/prefix, or a directory.  [default: the location of this "
-    "host's broker]",
-    "Broker of the cluster, to ask for tiered segments and working copy tasks.  [default: the broker of this host]",
+    "Remote location: s3://bucket/prefix, or a directory. scan looks for tiered segments in it.  [default: the "
+    "location of this host's broker]",
+    "Broker of the cluster. scan asks it for tiered segments and working copy tasks.  [default: the broker of "
+    "this host]",
 )
 @opt.selection_options
 @opt.crc_option
@@ -269,12 +270,14 @@ def _segments(log_dir: str, scanned: Scanned, place: Place) -> Iterator[ScannedS
 
 def _counts(totals: ScanTotals) -> Iterator[str]:
     verdicts, snapshots = dict(totals.verdicts.most_common()), dict(totals.snapshots.most_common())
-    yield f"segments: {cell(verdicts)}; snapshots: {cell(snapshots)}"
+    yield f"segments by verdict: {cell(verdicts)}; snapshots by verdict: {cell(snapshots)}"
     if totals.deleted_segments:
         below = count_of(totals.deleted_segments, "segment")
-        yield f"not scanned: {below} below the log start offset, which brokers delete"
+        yield f"not scanned: {below} below the log start offset: brokers delete such segments"
     if totals.waiting_bytes:
-        yield f"{human_bytes(totals.waiting_bytes)} cannot be tiered, because snapshots are missing or wrong"
+        yield (
+            f"{human_bytes(totals.waiting_bytes)} of segments cannot be tiered, because snapshots are missing or wrong"
+        )
 
 
 def _next_steps(totals: ScanTotals, place: Place, *, has_remote: bool) -> Iterator[str]:
@@ -290,15 +293,15 @@ def _next_steps(totals: ScanTotals, place: Place, *, has_remote: bool) -> Iterat
         yield of_not_compared(count, place.text(VERIFY_REMOTE))
     yield from _of_snapshots(totals, place)
     if totals.verdicts[Verdict.READY]:
-        brokers = f"{_BROKERS_COPY}; if no broker does"
+        brokers = f"{_BROKERS_COPY}; if no broker does, run"
         if totals.was_asked:
-            brokers = "no broker copies them by itself"
+            brokers = "no broker uploads them by itself, so run"
         yield f"next for READY: {brokers}: {place.text(TIER)}"
     for verdict in (Verdict.IN_REMOTE, Verdict.UPLOADED):
         if totals.verdicts[verdict]:
             yield f"next for {verdict}: {place.clears(verdict)}"
     if left := totals.verdicts[Verdict.LEFT_TO_BROKER]:
-        yield f"brokers copy {count_of(left, 'segment')} by themselves; --segments prints when"
+        yield f"brokers upload {count_of(left, 'segment')} by themselves; to see when: --segments"
 
 
 def _of_problems(totals: ScanTotals, place: Place) -> Iterator[str]:
@@ -357,17 +360,18 @@ def _of_lost_indexes(totals: ScanTotals, place: Place) -> Iterator[str]:
 
     if totals.lost_indexes:
         lost = (
-            f"{count_of(totals.lost_indexes, 'partition has', 'partitions have')} lost an .index: at its next start "
-            "the broker rebuilds the index, and deletes the later snapshots of the partition"
+            f"{count_of(totals.lost_indexes, 'partition has', 'partitions have')} segments without an .index file: "
+            "at its next start the broker rebuilds the index, and deletes the later snapshots of the partition"
         )
         if any(totals.wanted[each] for each in (SnapshotVerdict.MISSING, *_WRONG)):
-            lost += "; start the broker once, stop it, and then repair"
+            lost += "; start the broker once, stop it, and repair only then"
         yield lost
     if totals.lost_below_log_start:
         has = count_of(totals.lost_below_log_start, "partition has", "partitions have")
         yield (
-            f"{has} a segment below the log start offset that lost its .index: at its next start the broker deletes "
-            f"all later snapshots of the partition; {place.text(REPAIR)} names the files to move away first"
+            f"{has} a segment below the log start offset without its .index file: at its next start the broker "
+            "deletes all later snapshots of the partition; to see which files to move away first: "
+            f"{place.text(REPAIR)}"
         )
 
 
@@ -379,7 +383,7 @@ def _of_snapshots(totals: ScanTotals, place: Place) -> Iterator[str]:
     yield from totals.lost_producers
     if totals.lost_producers:
         step = place.clears(OtherProblem.REPLICA_WITHOUT_PRODUCERS)
-        yield f"next for lost producers: stop the broker before it leads these partitions: {step}"
+        yield f"to restore lost producers: stop the broker before it becomes leader of these partitions, then: {step}"
     elif any(totals.wanted[each] for each in _WRONG):
         replace = REPLACE_REMOTE if totals.log_starts.continued else REPLACE
         yield f"next for wrong snapshots: {place.text(replace)}"

@@ -145,7 +145,7 @@ class TieredPartition:
     log_dir: str
     partition: str
     segments: int
-    planned: Annotated[int, Meta(description="segments that --apply would upload; 0 with --apply")]
+    planned: Annotated[int, Meta(description="segments that --apply would upload; 0 if --apply is given")]
     uploaded: int
     verdicts: ByName
     findings: int
@@ -166,8 +166,8 @@ class TierSummary:
     encryption: Annotated[
         dict[str, int] | UnsetType,
         Meta(
-            description="partitions with segments to tier by PLAIN, ENCRYPTED or UNKNOWN, as the plugin's manifests "
-            "show; absent if no remote segments were listed, or nothing is to tier"
+            description="number of partitions with segments to upload, by PLAIN, ENCRYPTED or UNKNOWN as the plugin's "
+            "manifests show; absent if no remote segments were listed, or if there is nothing to upload"
         ),
     ] = UNSET
     report: str | UnsetType = UNSET
@@ -177,7 +177,7 @@ class TierSummary:
 
 @command(TieredPartition, summary=TierSummary)
 @host_options(
-    "Broker of the cluster, to ask for working copy tasks and to publish segments.  [default: the broker of this host]"
+    "Broker of the cluster. tier asks it for copy tasks, and publishes segments.  [default: the broker of this host]"
 )
 @opt.log_start_option
 @opt.leave_to_broker_option
@@ -187,7 +187,7 @@ class TierSummary:
     "--upload-again",
     metavar="SEGMENT_ID",
     multiple=True,
-    help="Read this upload of tiersnap completely. If it is damaged, upload the segment again under a new id.",
+    help="Read this segment of tiersnap completely. If it is damaged, upload the segment again under a new id.",
 )
 @click.option("--report", type=LocalPath(file_okay=False), help="Write the readiness page to this folder.")
 @remote_checks_option
@@ -302,7 +302,7 @@ def tier(
     may_write = done.may_write or bool(planned)
     _tell_next(output, done, info, place, may_write=may_write, is_fine=not code)
     for topic in unknown_topics(host.topic_ids, {each.partition.topic for each in done.partitions}, request.topic):
-        output.warn(f"--topic-ids: no partition of the topic {topic} in {info.source}")
+        output.warn(f"--topic-ids names the topic {topic}, but {info.source} has no partition of it")
     return code
 
 
@@ -385,5 +385,5 @@ def _next_of_plan(plan: TierPlan, *, may_write: bool) -> str:
     if not may_write:
         return NOTHING_TO_TIER
     if plan.snapshots and not plan.segments:
-        return "nothing was written to remote storage; --apply would upload no segment now, and only store snapshots"
+        return "nothing was written to remote storage; --apply would upload no segment now, and only write snapshots"
     return f"nothing was written to remote storage; next: {again('--apply')}"

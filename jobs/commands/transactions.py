@@ -115,7 +115,8 @@ class ListedOpenTransaction:
     abort_command: str | None
     abort_command_before_3_0: str | None
     terminate_command: Annotated[
-        str | None, Meta(description="aborts a two-phase commit transaction (KIP-939) without its application")
+        str | None,
+        Meta(description="aborts a two-phase commit transaction (KIP-939), whatever its application decides"),
     ]
 
     @property
@@ -140,8 +141,8 @@ class ListedOpenTransaction:
     type=DURATION,
     default="15m",
     show_default=True,
-    help="find-hanging: transaction.max.timeout.ms of the brokers. A transaction hangs only if its producer was silent "
-    "longer.",
+    help="find-hanging: transaction.max.timeout.ms of the brokers. A transaction counts as hanging only if its "
+    "producer has been silent for longer.",
 )
 @click.option("--all", "everything", is_flag=True, help="find-hanging: print all open transactions.")
 @click.option(
@@ -153,7 +154,7 @@ class ListedOpenTransaction:
     "--before-4.3",
     "before_4_3",
     is_flag=True,
-    help="Read as coordinators before Kafka 4.3: stop in a partition at the first value of an unknown version.",
+    help="Read like a coordinator before Kafka 4.3: in each partition stop at the first value of an unknown version.",
 )
 @as_of_option
 @opt.crc_option
@@ -175,13 +176,15 @@ def transactions(
     """List transactions, describe a transaction, or find hanging transactions."""
     if (transactional_id is not None) != (question == DESCRIBE):
         raise UsageError(
-            "describe needs --transactional-id, and nothing else takes it",
-            hint=f"tiersnap transactions list {shlex.join(log_dirs)}",
+            "describe needs --transactional-id, and list and find-hanging do not take it",
+            hint=f"to list the transactional ids: tiersnap transactions list {shlex.join(log_dirs)}",
         )
     if question == DESCRIBE:
         _refuse_selection()
     if timeout is None:
-        raise UsageError("--max-transaction-timeout cannot be none", hint="the default of kafka-transactions.sh is 15m")
+        raise UsageError(
+            "--max-transaction-timeout none: a duration is needed", hint="the default of kafka-transactions.sh is 15m"
+        )
     from tiersnap.snapshot.exactly_once.transactions.hanging_search import HangingOutcome, HangingSearch
     from tiersnap.snapshot.exactly_once.transactions.producers import open_of_one_cluster, partitions_of
     from tiersnap.snapshot.exactly_once.transactions.transaction_log import missing_of, read_transaction_log
@@ -218,7 +221,8 @@ def _refuse_selection() -> None:
     for name, option in (("topic", "--topic"), ("partitions", "--partition")):
         if opt.is_typed(ctx, name):
             raise UsageError(
-                f"describe takes no {option}: it shows one transactional id in full", hint=f"leave out {option}"
+                f"describe does not take {option}: it prints everything about one transactional id",
+                hint=f"leave out {option}",
             )
 
 
@@ -267,7 +271,7 @@ def _next_steps(outcome: HangingOutcome, left_out: int) -> Iterator[str]:
     judged, verdicts = outcome.judged, outcome.verdicts
     yield f"open transactions: {cell(verdicts)}"
     if left_out:
-        yield f"not shown: {count_of(left_out, 'open transaction')} not known to hang: --all shows all"
+        yield f"not shown: {count_of(left_out, 'open transaction')} that may not be hanging; to show them: --all"
     yield from _commands("next", [abort_step(each.transaction) for each in judged if each.verdict.is_hanging])
     for verdict in verdicts:
         if verdict in NEXT_STEP:
@@ -290,4 +294,4 @@ def _commands(when: str, commands: Sequence[NextStep]) -> Iterator[str]:
     for each in commands[:_MOST_COMMANDS]:
         yield f"{when}: {place.text(each)}"
     if len(commands) > _MOST_COMMANDS:
-        yield f"and {len(commands) - _MOST_COMMANDS} more: --output json prints all"
+        yield f"{len(commands) - _MOST_COMMANDS} more commands: --output json prints all"

@@ -159,9 +159,9 @@ def unblock(
 
 def _tell_none_stuck(output: Output, candidates: int) -> None:
     if candidates:
-        output.talk(f"none of {count_of(candidates, 'tiered partition')} is stuck")
+        output.talk(f"no copy task is stuck in {count_of(candidates, 'tiered partition')}")
     else:
-        output.talk("brokers copy no partition of LOGDIR now: none can be stuck")
+        output.talk("no copy task is stuck: brokers upload no partition of LOGDIR now")
 
 
 def _summary(done: Unblocked, request: HostRequest) -> UnblockSummary:

@@ -83,7 +83,7 @@ def _await(url: str, server: subprocess.Popen[bytes]) -> None:
     end = time.monotonic() + _START_SECONDS
     while time.monotonic() < end:
         if server.poll() is not None:
-            raise MissingExtraError("the embedded S3 server (moto) does not start", hint=with_extra("demo"))
+            raise MissingExtraError("the embedded S3 server (moto) did not start", hint=with_extra("demo"))
         try:
             with urllib.request.urlopen(url, timeout=1):
                 return

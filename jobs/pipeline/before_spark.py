@@ -186,8 +186,8 @@ def discover(
         raise unknown_partition(folder, log_starts[folder], names)
     if topic is not None and not found.folders and not may_be_none:
         raise NotALogDirError(
-            f"{', '.join(names)}: no partition matches --topic",
-            hint="--topic 'orders.*': a regular expression for complete topic names",
+            f"{', '.join(names)}: --topic matches no partition",
+            hint="--topic takes a regular expression that matches complete topic names, such as 'orders.*'",
         )
     return found
 
@@ -202,9 +202,9 @@ def refuse_two_clusters(owners: Mapping[str, MetaProperties]) -> None:
     for source, owner in owners.items():
         if first is not None and owner.cluster_id != owners[first].cluster_id:
             raise UsageError(
-                f"the sources are of two clusters: {first} of {owners[first].cluster_id}, {source} of "
+                f"the sources belong to two clusters: {first} to {owners[first].cluster_id}, {source} to "
                 f"{owner.cluster_id}",
-                hint="one command per cluster, each with its own --warehouse and --remote",
+                hint="run one command for each cluster, each with its own --warehouse and --remote",
             )
 
 
@@ -284,18 +284,21 @@ def unled_error(name: str, replica_count: int, leader: int | None) -> TiersnapEr
         replica_count: number of replicas in the sources.
         leader: broker id; -1 if the partition has no leader, None if the cluster has no such partition.
     """
-    which = f"which of its {replica_count} replicas counts is unknown, and the partition is skipped"
+    which = (
+        f"the sources have {replica_count} replicas of the partition, the leader's replica is unknown, and the run "
+        "skips the partition"
+    )
     if leader is None:
         return UnfinishedError(
-            f"{name}: the cluster has no such partition; {which}",
+            f"{name}: the cluster does not have the partition; {which}",
             hint="choose the replica with --leader LOGDIR, or exclude the topic with --topic REGEX",
         )
     if leader < 0:
         return TransientError(
-            f"{name}: it has no leader now; {which}",
+            f"{name}: the partition has no leader now; {which}",
             hint="run the same command again later, or choose the replica with --leader LOGDIR",
         )
     return UnfinishedError(
-        f"{name}: broker {leader} leads it, and no source is a log directory of that broker; {which}",
+        f"{name}: broker {leader} is the leader, and no source is a log directory of that broker; {which}",
         hint="add that broker's log directory with --source LOGDIR, or choose the replica with --leader LOGDIR",
     )

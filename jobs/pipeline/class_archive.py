@@ -55,7 +55,7 @@ def make_archive(settings: dict[str, str]) -> Path:
     if target.is_file():
         return target
     if spec is None or spec.origin is None or not delta_jars.jars():
-        raise RuntimeError("needs pyspark and Delta's jars")
+        raise RuntimeError("pyspark or Delta's jars are not installed")
     with tempfile.TemporaryDirectory(dir=target.parent) as work:
         made = Path(work) / target.name
         java = f"{settings['spark.driver.extraJavaOptions']} -XX:ArchiveClassesAtExit={made} {_QUIET}"
@@ -67,7 +67,7 @@ def make_archive(settings: dict[str, str]) -> Path:
         environment = {**os.environ, "PYSPARK_PYTHON": sys.executable}
         done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
         if done.returncode or not made.is_file():
-            raise RuntimeError(f"spark-submit ended with {done.returncode}: {done.stderr[-500:]}")
+            raise RuntimeError(f"spark-submit ended with exit code {done.returncode}: {done.stderr[-500:]}")
         made.rename(target)
     _log.info("archived the classes of Spark in %s", target)
     return target

@@ -31,7 +31,7 @@ def collected_batches(spark: SparkSession, uri: str, *, topic: str | None = None
     found = discover([uri], None if topic is None else re.compile(topic))
     if not found.collected:
         raise NotALogDirError(
-            f"{uri}: a log directory, not a folder that tiersnap collect wrote",
+            f"{uri}: this is a log directory, but a folder that tiersnap collect wrote is needed",
             hint=f"spark.read.format('kafkasegment').load({uri!r})",
         )
 

@@ -61,8 +61,8 @@ def decode(spark: SparkSession | Session, settings: DecodeSettings) -> DecodeOut
     found = discover(settings.sources, settings.topic)
     for uri in found.collected:
         raise UsageError(
-            f"{uri}: a collected folder has no segments to decode",
-            hint=f"on the broker's host: {decode_into()}",
+            f"{uri}: this folder of tiersnap collect has no segments, which decode reads",
+            hint=f"run decode on the broker's host: {decode_into()}",
         )
     outcome = DecodeOutcome()
     of_one = only_run(settings.warehouse, settings.run_id, settings.stores, writes=settings.apply)

@@ -82,13 +82,13 @@ def jars_for_session() -> list[str]:
         MissingExtraError: the jars cannot be fetched; the hint is the command that fetches them.
     """
     if not jars():
-        _log.warning("fetching Delta Lake's jars from Maven Central into %s, once", folder())
+        _log.warning("downloading Delta Lake's jars from Maven Central into %s; this happens once", folder())
         try:
             install()
         except (OSError, RuntimeError) as error:
-            _log.debug("no jars of Delta Lake: %s", error)
+            _log.debug("Delta Lake's jars cannot be downloaded: %s", error)
             raise MissingExtraError(
-                f"Delta Lake's jars, which Spark needs, could not be fetched into {folder()}",
+                f"Delta Lake's jars, which Spark needs, could not be downloaded into {folder()}",
                 hint=shlex.join([sys.executable, "-m", "tiersnap.jobs.pipeline.delta_jars"]),
             ) from error
     return jars()
@@ -106,7 +106,7 @@ def install() -> Path:
         return target
     pyspark, java = _pyspark(), find_java()
     if pyspark is None or java is None:
-        raise RuntimeError("needs pyspark, and java on the PATH or below JAVA_HOME")
+        raise RuntimeError("pyspark is not installed, or java is neither on the PATH nor below JAVA_HOME")
     ivy = next((pyspark / "jars").glob("ivy-*.jar"))
     name, revision = artifact()
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -153,8 +153,8 @@ def check_hashes(found: Path) -> None:
     for jar in sorted(found.glob("*.jar")):
         digest = hashlib.sha256(jar.read_bytes()).hexdigest()
         if known.get(jar.name) != digest:
-            why = "another one is pinned" if jar.name in known else "none of that name is pinned"
-            raise RuntimeError(f"{jar}: SHA-256 {digest}, and {why} in conf/delta-jars.sha256")
+            why = "another hash is pinned for this jar" if jar.name in known else "no jar of this name is pinned"
+            raise RuntimeError(f"{jar}: the SHA-256 is {digest}, but {why} in conf/delta-jars.sha256")
 
 
 def _drop_what_spark_has(resolved: Path, shipped: Path) -> None:

@@ -24,16 +24,16 @@ def find_java() -> str | None:
 
 def check_java() -> None:
     """Raise MissingExtraError if this host has no Java, or one older than 17."""
-    hint = "install Java 17 or 21, or tier one host without Spark: tiersnap tier LOGDIR --remote URI"
+    hint = "install Java 17 or 21; or upload from one host, without Spark: tiersnap tier LOGDIR --remote URI"
     java, home = find_java(), os.environ.get("JAVA_HOME")
     if java is None:
         where = "no java on the PATH, and no JAVA_HOME"
         if home:
-            where = f"JAVA_HOME is {home}, which has no bin/java"
+            where = f"JAVA_HOME is {home}, and that folder has no bin/java"
         raise MissingExtraError(f"Spark needs Java: {where}", hint=hint)
     release = _release(java)
     if release is not None and release < _OLDEST:
-        raise MissingExtraError(f"Spark needs Java 17 or 21: {java} is Java {release}", hint=hint)
+        raise MissingExtraError(f"Spark needs Java 17 or 21, but {java} is Java {release}", hint=hint)
 
 
 def _release(java: str) -> int | None:

@@ -17,8 +17,8 @@ class MaintainedTable:
     COLUMNS: ClassVar = ("table", "rows", "superseded", "files", "size")
     table: str
     rows: Annotated[int, Meta(description="before the work")]
-    superseded: Annotated[int, Meta(description="rows of these that no reader asks for")]
-    files: Annotated[int, Meta(description="of the newest version, after the work")]
+    superseded: Annotated[int, Meta(description="rows that no reader of the table needs")]
+    files: Annotated[int, Meta(description="files of the newest table version, after the maintenance")]
     size_bytes: Annotated[int, Meta(description="of these files")]
 
     @property

@@ -88,9 +88,9 @@ def maintain(warehouse: Warehouse, *, apply: bool, vacuum_after_hours: float = 1
     is_checked = warehouse.spark.conf.get(_DELTA_CHECKS, "true") != "false"
     if vacuum_after_hours < _LEAST_HOURS and is_checked:
         raise UsageError(
-            f"--vacuum-after {format_duration(round(vacuum_after_hours * 3_600_000))}: readers and writers of a table "
-            "may use its older versions for 7d",
-            hint=f"if no other job uses the warehouse: --spark-conf {_DELTA_CHECKS}=false",
+            f"--vacuum-after {format_duration(round(vacuum_after_hours * 3600000))}: too short: other jobs may "
+            "still read or write table versions that are up to 7d old",
+            hint=f"only if no other job uses the warehouse: --spark-conf {_DELTA_CHECKS}=false",
         )
     if not warehouse.exists("partitions"):
         return

@@ -87,8 +87,10 @@ def _refuse_without_conditions(warehouse: str) -> None:
     scheme = warehouse.partition("://")[0]
     if scheme not in SCHEMES:
         raise UsageError(
-            f"{scheme}://: no lease of a warehouse there: tiersnap supports no conditional writes of that store",
-            hint="--warehouse s3://bucket/folder or FOLDER; hdfs:// only if the scheduler starts one run at a time",
+            f"{scheme}://: a warehouse there cannot be locked, because tiersnap supports no conditional writes in "
+            "that store",
+            hint="use --warehouse s3://bucket/folder or --warehouse FOLDER; use hdfs:// only if your scheduler "
+            "starts one run at a time",
         )
 
 
@@ -191,8 +193,8 @@ def _held(file: BinaryIO, path: Path) -> TransientError:
         holder = LeaseHolder.decode(file.read(), name=str(path))
     except CorruptDataError:
         return TransientError(
-            f"{path}: another run is at work on this warehouse",
+            f"{path}: another run is using this warehouse",
             hint="run the same command again when the other run has ended",
         )
     heard = os.fstat(file.fileno()).st_mtime_ns // 1_000_000
-    return held_by_another(str(path), holder, heard, "the lock ends with its process")
+    return held_by_another(str(path), holder, heard, "the lock ends when that process ends")

@@ -186,7 +186,7 @@ def _slices(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[Source, pa.Reco
         places = list(zip(sources, offsets, parts, strict=True))
         for before, place in pairwise([last, *places]):
             if place < before or (place == before and place[0] >= Source.WINDOW):
-                raise ValueError(f"row {place} after {before}: Spark did not keep the order of the sort")
+                raise ValueError(f"Spark did not keep the order of the sort: row {place} came after row {before}")
         last, start = [last, *places][-1], 0
         for number, group in groupby(sources):
             source, count = Source(number), sum(1 for _ in group)

@@ -62,7 +62,9 @@ class ReplayPartition(ListingReplay):
         """
         rows = PartitionInput(batches)
         if rows.listed is None:
-            raise ValueError("no listing before the decodes: Spark did not keep the order of the sort")
+            raise ValueError(
+                "Spark did not keep the order of the sort: decodes came before the listing of their partition"
+            )
         listing = rows.listed.listing
         replayed = self.replay(listing, TableDecodes(rows), resume_of(rows.results))
         digest = self.options.digest(place=None if self.sink is None else self.sink.uri)

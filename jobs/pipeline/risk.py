@@ -130,11 +130,11 @@ def risk_of_warehouse(
     found = _worst(rows, limit + 1, boundaries=boundaries)
     outcome = RiskOutcome(found[:limit], totals)
     if len(found) > limit:
-        outcome.said.append(f"these are the worst {limit}; --limit shows more")
+        outcome.said.append(f"only the worst {limit} are shown; to show more, raise --limit")
     if headless:
         outcome.said.append(
-            f"{count_of(headless, 'partition')} without batch headers: doubled_bytes is unknown, and degraded excludes "
-            f"older batches. Write the headers: {decode_into(warehouse)}"
+            f"{count_of(headless, 'partition')} without batch headers: for them doubled_bytes is unknown, and "
+            f"degraded excludes older batches. To write the headers: {decode_into(warehouse)}"
         )
     return outcome
 

@@ -139,7 +139,7 @@ def count_all(run: RunContext, found: RunListing, changed: DataFrame) -> RunTota
 def _tell(run: RunContext, totals: RunTotals) -> None:
     run.talk(f"listed {count_of(totals.segment_count, 'segment')} of {count_of(totals.partitions, 'partition')}")
     if totals.left_out_count:
-        why = "they are in remote storage"
+        why = "the segments are in remote storage"
         if run.is_bounded:
-            why += ", or before the scan window"
+            why += ", or end before the scan window"
         run.talk(f"skipped {count_of(totals.left_out_count, 'segment')} ({human_bytes(totals.left_out_bytes)}): {why}")

@@ -33,7 +33,10 @@ def decode_changed(run: RunContext, changed: DataFrame, totals: RunTotals) -> bo
         # All segments are retries after a read error. Commit only if one of them can be read now.
         rows = run.warehouse.keep("decoded", rows, schemas.SEGMENTS)
         if rows.isEmpty():
-            run.talk(f"decoded nothing: {count_of(totals.retry_count, 'segment')} still cannot be read")
+            run.talk(
+                f"decoded nothing: {count_of(totals.retry_count, 'segment')} could not be read before, and "
+                "still cannot be read"
+            )
             return False
     run.append("segments", rows)
     outcome = run.outcome
@@ -107,7 +110,7 @@ def remember(run: RunContext, found: RunListing, totals: RunTotals) -> None:
             run.append("readiness", ended)
         ends = ended_facts(run.warehouse.read("partitions"), missing, run=run.number)
         run.append("partitions", missing.unionByName(ends))
-        fate = "gone from its log directory"
+        fate = "no longer in the log directory"
         if run.settings.leaders or found.leaders is not None:
-            fate += ", or led elsewhere,"
+            fate += ", or led by another broker,"
         run.talk(f"{count_of(totals.gone, 'partition is', 'partitions are')} {fate} since an earlier run")

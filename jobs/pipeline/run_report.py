@@ -35,7 +35,10 @@ def record(run: RunContext, totals: RunTotals, *, has_more: bool) -> None:
     kept = {"collected": dict(collected), "replicas_without_producers": replicas_without_producers.rows()}
     rows = list(unrecorded_runs(run.warehouse, totals.unrecorded, settings, kept, collected))
     for row in rows:
-        run.talk(f"run {row['run_id']} failed or was killed before it was recorded: the table runs has it now")
+        run.talk(
+            f"run {row['run_id']} failed or was killed before it wrote its row into the table runs; the row is "
+            "added now"
+        )
     if run.warehouse.commits or replicas_without_producers.has_changed or has_more:
         rows.append(counts.row_of_runs(run.outcome, settings, run.number, **kept))
     if rows:

@@ -117,8 +117,8 @@ def open_session(master: str | None, conf: Mapping[str, str], *, java_options: s
     """
     if importlib.util.find_spec("pyspark") is None:
         raise MissingExtraError(
-            "this command runs on Spark, and pyspark is not installed",
-            hint=f"{with_extra('spark')}; one host needs no Spark: tiersnap tier LOGDIR --remote URI",
+            "this command runs on Spark, but the Python package pyspark is not installed",
+            hint=f"{with_extra('spark')}; or upload from one host, without Spark: tiersnap tier LOGDIR --remote URI",
         )
     import pyspark
     from pyspark.sql import SparkSession

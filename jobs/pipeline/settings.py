@@ -58,7 +58,7 @@ class RunSettings(JobSettings, UploadOptions):
         self.replay.expiry(self.now).checked(self.replay.producer_expiration)
         for leader in self.leaders:
             if leader not in self.sources:
-                raise UsageError(f"--leader {leader} is none of the sources", hint=shlex.join(["--source", leader]))
+                raise UsageError(f"--leader {leader} is not one of the sources", hint=shlex.join(["--source", leader]))
 
     @property
     def uploads(self) -> bool:

@@ -183,15 +183,17 @@ def _simulated(rows: DataFrame, everything: bool) -> SimulateOutcome:
     outcome = SimulateOutcome(Rows(FleetWrite).read_dicts(found), tally, unlocated=totals["unlocated"])
     if totals["unread"]:
         outcome.said.append(
-            f"{totals['unread']} of {count_of(totals['partitions'], 'partition')} cannot be replayed to their end"
+            f"{totals['unread']} of {count_of(totals['partitions'], 'partition')} cannot be replayed to the end "
+            "of their logs"
         )
     if totals["headless"]:
         outcome.said.append(
-            f"{count_of(totals['headless'], 'partition')} without batch headers: only retries of last batches were "
-            f"simulated. Write the headers: {decode_into()}"
+            f"{count_of(totals['headless'], 'partition')} without batch headers: only retries of last batches "
+            f"were simulated for them. To write the headers: {decode_into()}"
         )
     if totals["expired"]:
         outcome.said.append(
-            f"{count_of(totals['expired'], 'producer was', 'producers were')} skipped: every broker has expired them"
+            f"{count_of(totals['expired'], 'producer was', 'producers were')} skipped, because every broker has "
+            "expired them"
         )
     return outcome

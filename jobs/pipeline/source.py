@@ -77,7 +77,7 @@ class SourceFilter:
             try:
                 topic = re.compile(options["topic"])
             except re.error as error:
-                text = f"kafkasegment: topic {options['topic']!r} is no regular expression: {error}"
+                text = f"kafkasegment: the option topic, {options['topic']!r}, is not a regular expression: {error}"
                 raise ValueError(text) from error
         if "partition" in options:
             partition = _number("partition", options["partition"])
@@ -100,7 +100,7 @@ class SourceFilter:
 
 def _number(name: str, text: str) -> int:
     if not (text.isascii() and text.isdecimal() and len(text) <= _LARGEST_DIGITS):
-        raise ValueError(f"kafkasegment: {name} {text!r} is no integer from 0 to 2^63 - 1")
+        raise ValueError(f"kafkasegment: the option {name}, {text!r}, is not an integer from 0 to 2^63 - 1")
     return int(text)
 
 
@@ -112,7 +112,7 @@ def _one_of(options: Mapping[str, str], name: str, *values: str) -> str:
     """
     value = options.get(name.lower(), values[0]).lower()
     if value not in values:
-        raise ValueError(f"kafkasegment: {name} {value!r} is not one of {', '.join(values)}")
+        raise ValueError(f"kafkasegment: the option {name} is {value!r}, but must be one of {', '.join(values)}")
     return value
 
 
@@ -157,9 +157,9 @@ class KafkaSegmentDataSource(DataSource):
         """
         options = {name.lower(): value for name, value in self.options.items()}
         if unknown := sorted(options.keys() - set(map(str.lower, OPTIONS))):
-            raise ValueError(f"kafkasegment: no option {', '.join(unknown)}; there are {', '.join(OPTIONS)}")
+            raise ValueError(f"kafkasegment: unknown option {', '.join(unknown)}; the options are {', '.join(OPTIONS)}")
         if "path" not in options:
-            raise ValueError("kafkasegment: no path; give one log directory: .load('/var/lib/kafka/data')")
+            raise ValueError("kafkasegment: no path was given; load one log directory: .load('/var/lib/kafka/data')")
         return KafkaSegmentReader(
             options["path"],
             SourceFilter.of(options),
@@ -230,14 +230,16 @@ class KafkaSegmentReader(DataSourceReader):
         if len(topics) > _MOST_NAMED:
             more = f" and {len(topics) - _MOST_NAMED} more"
         return (
-            f"kafkasegment: {self._path} has no {', '.join(wanted)}; its topics, which must match completely, are "
-            f"{', '.join(topics[:_MOST_NAMED])}{more}"
+            f"kafkasegment: {self._path} has no {', '.join(wanted)}; it has the topics "
+            f"{', '.join(topics[:_MOST_NAMED])}{more}; the option topic must match a complete name"
         )
 
     def _tell(self, finding: Finding) -> None:
         if not self._stops_at_damage:
-            raise ValueError(f"kafkasegment: {finding}; to skip the rows after the damage: .option('onDamage', 'stop')")
-        _log.warning("kafkasegment: %s; the rows after the damage are skipped", finding)
+            raise ValueError(
+                f"kafkasegment: {finding}; to skip the rows after the damage, add .option('onDamage', 'stop')"
+            )
+        _log.warning("kafkasegment: %s; skipping the rows after the damage", finding)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the batch headers of a task's segments.

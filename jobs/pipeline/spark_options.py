@@ -50,10 +50,13 @@ spark_options = opt.as_one(
     _spark,
     click.option(
         "--master",
-        help="Spark master: spark://…, yarn, k8s://…, or sc://… for Spark Connect. The default is the master of the "
-        "active session or of spark-submit; without these, this host.",
+        help="Spark master: spark://…, yarn, k8s://…, or sc://… for Spark Connect.  [default: the master of the "
+        "active session or of spark-submit, else this host]",
     ),
     click.option(
-        "--spark-conf", multiple=True, metavar="NAME=VALUE", help="Spark setting. Overrides conf/spark-defaults.conf."
+        "--spark-conf",
+        multiple=True,
+        metavar="NAME=VALUE",
+        help="Spark setting, which overrides conf/spark-defaults.conf.",
     ),
 )

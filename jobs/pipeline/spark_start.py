@@ -39,8 +39,8 @@ def check_master(master: str) -> None:
         return
     if not _MASTER.fullmatch(master):
         raise UsageError(
-            f"--master {master!r}: Spark knows no such master",
-            hint="local[*], spark://HOST:7077, yarn, k8s://HOST:PORT, or sc://HOST:15002 for Spark Connect",
+            f"--master {master!r}: not a master that Spark knows",
+            hint="use local[*], spark://HOST:7077, yarn, k8s://HOST:PORT, or sc://HOST:15002 for Spark Connect",
         )
     scheme, _, rest = master.partition("://")
     if scheme not in _USUAL_PORT:
@@ -56,8 +56,8 @@ def check_master(master: str) -> None:
             _log.debug("a Spark master answers at %s:%d", host, port)
             return
     raise TransientError(
-        f"--master {master}: nobody answers: {'; '.join(troubles)}",
-        hint="start the Spark master, or run on this host: the same command without --master",
+        f"--master {master}: no Spark master answers: {'; '.join(troubles)}",
+        hint="start the Spark master; or run on this host: the same command without --master",
     )
 
 
@@ -66,7 +66,7 @@ def _address(master: str, address: str, usual: int | None) -> tuple[str, int]:
     if not colon and usual is not None:
         return address, usual
     if not (host and port.isascii() and port.isdecimal() and 0 < int(port) < 1 << 16):
-        raise UsageError(f"--master {master!r}: {address!r} is no HOST:PORT", hint="--master spark://HOST:7077")
+        raise UsageError(f"--master {master!r}: {address!r} is not HOST:PORT", hint="--master spark://HOST:7077")
     return host.strip("[]"), int(port)
 
 
@@ -74,7 +74,9 @@ def check_spark(release: str) -> None:
     """Raise UsageError if a Spark release, such as `4.1.4`, is older than 4.1."""
     numbers = re.match(r"(\d+)\.(\d+)", release)
     if numbers and (int(numbers[1]), int(numbers[2])) < _OLDEST_SPARK:
-        raise UsageError(f"Spark is {release}: tiersnap needs Spark 4.1 or 4.2", hint=with_extra("spark"))
+        raise UsageError(
+            f"the installed Spark is {release}, but tiersnap needs Spark 4.1 or 4.2", hint=with_extra("spark")
+        )
 
 
 # tiersnap's options that `submit_line` replaces by options of spark-submit. Each takes a value.
@@ -101,7 +103,7 @@ def submit_line(
         name, revision = delta_jars.artifact()
     except PackageNotFoundError as error:
         raise MissingExtraError(
-            f"{_FLAG} needs the versions of pyspark and delta-spark: {error.name} is not installed",
+            f"{_FLAG} needs the versions of pyspark and delta-spark, but {error.name} is not installed",
             hint=with_extra("spark"),
         ) from error
     command = ["spark-submit"]

@@ -99,7 +99,7 @@ def started_on(warehouse: str, spark: SparkSession | Session) -> SparkSession:
 
 def _not_replayed(warehouse: str) -> SourceNotFoundError:
     return SourceNotFoundError(
-        f"{warehouse}: no partition was replayed in this warehouse",
+        f"{warehouse}: no run has replayed a partition in this warehouse",
         hint=filled_by(warehouse),
     )
 

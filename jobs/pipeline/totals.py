@@ -96,14 +96,14 @@ def refuse(totals: RunTotals, changed: DataFrame, sources: Sequence[str]) -> Non
     """
     if totals.partitions and not totals.segment_count and not totals.finding_count:
         raise NotALogDirError(
-            f"{', '.join(sources)}: no segments in any of the partitions",
-            hint="name one entry of log.dirs, not the folder above it",
+            f"{', '.join(sources)}: no partition has a segment",
+            hint="give one directory in log.dirs as the source, not the folder above it",
         )
     if totals.distinct < totals.partitions:
         several = changed.groupBy("topic", "partition").count().where("count > 1")
         count, twice = several.count(), several.orderBy("topic", "partition").first()
         name = f"{twice.topic}-{twice.partition}" if twice is not None else ""
         raise UsageError(
-            f"{name} is in more than one source: {count_of(count, 'partition is', 'partitions are')}",
+            f"{count_of(count, 'partition is', 'partitions are')} in more than one source, such as {name}",
             hint="choose one replica of each partition with --bootstrap-server HOST:PORT, or with --leader LOGDIR",
         )

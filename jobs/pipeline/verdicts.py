@@ -70,7 +70,10 @@ class JudgePartition(Policy):
         """
         if found is None or found.replayed is None:
             if copies or (found is not None and (found.segments or found.snapshots)):
-                raise ValueError("segments and no replay of their partition: Spark did not bring its rows together")
+                raise ValueError(
+                    "Spark did not bring the rows of a partition together: segments without the replay "
+                    "of their partition"
+                )
             return
         replayed = found.replayed
         remote = RemoteListing(tuple(copies), encrypted_by=replayed.encrypted_by)
@@ -104,7 +107,7 @@ def _refused(refusals: Sequence[CopyEvent], found: StoredResults) -> dict[int, s
 def _copy_plan(replayed: StoredReplay, judged: SegmentReadiness, before: SnapshotAt | None) -> CopyPlan:
     """Return the plan of a READY segment; `before` is the snapshot at its base offset."""
     end = judged.snapshot.found
-    assert end is not None and judged.snapshot.provenance is not None, "READY without a snapshot"
+    assert end is not None and judged.snapshot.provenance is not None, "the segment is READY, but has no snapshot"
     comparison, object_key, object_crc32c = None, None, None
     if not judged.snapshot.is_object:
         comparison = end.comparison.compared

@@ -35,14 +35,14 @@ COMMAND_LINE = "the command line"
 NOT_ASKED = "not asked"
 SERVER_PROPERTIES = "--server-properties"
 _OPTION_OF = {
-    "log directories": "name the entries of log.dirs, or for a stopped broker --server-properties FILE",
-    "remote location": "--remote s3://bucket/prefix, or --remote DIRECTORY to try it",
-    "cluster": "--bootstrap-server HOST:PORT, and --command-config FILE if the listeners have TLS or SASL",
+    "log directories": "give the directories in log.dirs, or for a stopped broker --server-properties FILE",
+    "remote location": "give --remote s3://bucket/prefix, or for a trial --remote DIRECTORY",
+    "cluster": "give --bootstrap-server HOST:PORT, and --command-config FILE if the listeners use TLS or SASL",
 }
 # /proc shows the settings of a process only to its own user and to root.
 _NO_BROKER = "no broker runs on this host"
 if os.geteuid():
-    _NO_BROKER += " that this user may read in /proc"
+    _NO_BROKER += ", or this user may not read its settings in /proc"
 NO_LOCATION = RemoteView(None, DEFAULT_LAYOUT, StoreSettings())
 T = TypeVar("T")
 
@@ -57,7 +57,7 @@ class Known(Generic[T]):
     def require(self, name: str) -> T:
         """Return the value. If the fact is unknown, raise UsageError with the `name` of the fact in its message."""
         if self.value is None:
-            raise UsageError(f"{name} not known: {self.source}", hint=_OPTION_OF[name])
+            raise UsageError(f"{name} unknown: {self.source}", hint=_OPTION_OF[name])
         return self.value
 
 
@@ -251,7 +251,7 @@ def _why_no_broker(found: Iterable[BrokerSettings | str], given: Given) -> str:
         if isinstance(each, str):
             return each
     if given.log_dirs:
-        return "no broker runs with these log directories: no process has locked their .lock"
+        return "no broker runs with these log directories: no process holds their lock files .lock"
     return _NO_BROKER
 
 
@@ -264,7 +264,7 @@ def _several(brokers: Sequence[BrokerSettings]) -> str:
 
 
 def _one_command_each(brokers: Sequence[BrokerSettings]) -> str:
-    return "name the log directories of one: " + ", or ".join(" ".join(each.log_dirs) for each in brokers)
+    return "give the log directories of only one broker: " + ", or ".join(" ".join(each.log_dirs) for each in brokers)
 
 
 def _log_dirs(given: Given, broker: Known[BrokerSettings]) -> Known[tuple[str, ...]]:
@@ -275,7 +275,7 @@ def _log_dirs(given: Given, broker: Known[BrokerSettings]) -> Known[tuple[str, .
     named = broker.value.log_dirs
     has_log_dir = any(Path(each).is_dir() for each in named)
     if not broker.value.pid and not has_log_dir:
-        return Known(None, f"{broker.source} names {', '.join(named)}, and this host has no such directory")
+        return Known(None, f"{broker.source} names {', '.join(named)}, but this host has no such directory")
     return Known(named, broker.source)
 
 
@@ -319,7 +319,7 @@ def _cluster(given: Given, broker: Known[BrokerSettings]) -> Known[Cluster]:
         return Known(None, "the broker does not run")
     words = client_words(broker.value.values)
     if not words or "--command-config" in words:
-        return Known(None, f"{broker.source}: no listener without TLS and SASL")
+        return Known(None, f"{broker.source}: the broker has no listener that works without TLS and SASL")
     try:
         return Known(Cluster(words[1], {}), broker.source)
     except MissingExtraError as error:

@@ -79,7 +79,10 @@ class Sinks:
 def check_metrics_file(path: Path) -> None:
     """Raise UsageError if the file does not end in .prom, is in a log directory, or was written by another program."""
     if path.suffix != ".prom":
-        raise UsageError(f"--metrics-file {path}: the textfile collector reads *.prom", hint="--metrics-file FILE.prom")
+        raise UsageError(
+            f"--metrics-file {path}: the textfile collector reads only files that end in .prom",
+            hint="--metrics-file FILE.prom",
+        )
     from tiersnap.snapshot.log.refuse_log_dir import refuse_log_dir
 
     refuse_log_dir(path.parent, "--metrics-file")
@@ -90,7 +93,7 @@ def check_metrics_file(path: Path) -> None:
         return  # a missing file is valid; if the file is unreadable, the later write fails and logs the error
     if begins not in (b"", _OURS):
         hint = shlex.join(["--metrics-file", str(path.with_name(f"tiersnap-{path.name}"))])
-        raise UsageError(f"--metrics-file {path} exists and another program wrote it", hint=hint)
+        raise UsageError(f"--metrics-file {path}: the file exists, and another program wrote it", hint=hint)
 
 
 def _sinks(metrics_file: Path | None, pushgateway: str | None, metrics_by_partition: bool) -> Sinks:

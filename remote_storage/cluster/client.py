@@ -98,7 +98,7 @@ class Cluster:
             said = _error_of(error).str()
             for value in filter(None, self.properties.values()):
                 said = said.replace(value, "***")  # a value may be a misplaced password
-            raise UsageError(f"client properties: {said}", hint="--command-config takes librdkafka's names") from error
+            raise UsageError(f"client properties: {said}", hint="use librdkafka's names in --command-config") from error
 
     def _metadata(self, what: str, topic: str | None = None) -> ClusterMetadata:
         seconds = _FIRST_SECONDS
@@ -293,7 +293,7 @@ class Cluster:
         for (topic, number), info in found.items():
             if info.offset < 0:  # if a leader does not answer in time, librdkafka returns -1001 and no error
                 raise BrokerUnavailableError(
-                    f"{self.bootstrap_server}: offsets of {topic}-{number}: no leader answers", hint=_GONE
+                    f"{self.bootstrap_server}: the leader of {topic}-{number} returns no offsets", hint=_GONE
                 )
         return {partition: int(info.offset) for partition, info in found.items()}
 
@@ -352,7 +352,7 @@ class Cluster:
         try:
             return self.ask(what, lambda: future.result(SECONDS + 5), needs)
         except TimeoutError as error:
-            raise BrokerUnavailableError(f"{self.bootstrap_server}: no answer: {what}") from error
+            raise BrokerUnavailableError(f"{self.bootstrap_server}: no answer to the request: {what}") from error
 
     def to_error(self, what: str, error: KafkaError, needs: str = "") -> TiersnapError:
         """Return a KafkaError as a TiersnapError. `needs` is a permission for the hint, such as "READ of orders"."""
@@ -365,7 +365,7 @@ class Cluster:
             if self._has_answered:
                 hint = _GONE
             return BrokerUnavailableError(f"{self.bootstrap_server}: {what}: {why}", hint=hint)
-        hint = "the broker's log contains the reason"
+        hint = "the log of the broker contains the reason"
         if needs and name in _DENIED:
             hint = needs_permission(needs)
         return ClusterRefusedError(f"{self.bootstrap_server}: {what}: {name}: {error.str()}", hint=hint, code=name)

@@ -92,10 +92,11 @@ def _unknown(cluster: Cluster, partition: TopicIdPartition, known: Topic | None)
     """
     there = "no such topic"
     if known is not None:
-        there = f"a topic of that name with the id {known.topic_id}"
+        there = f"a topic of that name with the topic id {known.topic_id}"
     return UnknownToClusterError(
-        f"{partition} with the topic id {partition.topic_id}: {cluster.bootstrap_server} has {there}",
-        hint="the topic was deleted, or belongs to another cluster; --unpublished restores it nevertheless",
+        f"{partition} has the topic id {partition.topic_id} in remote storage, but {cluster.bootstrap_server} has "
+        f"{there}",
+        hint="the topic was deleted, or belongs to another cluster; to restore it nevertheless, add --unpublished",
     )
 
 

@@ -147,6 +147,6 @@ def check_cluster(cluster: Cluster, owners: Mapping[str, MetaProperties]) -> Non
         if owner.cluster_id != cluster_id:
             where, server = masked_uri(log_dir), cluster.bootstrap_server
             raise WrongClusterError(
-                f"{where} belongs to the cluster {owner.cluster_id}, and {server} to {cluster_id}",
-                hint="give a broker of the log directories' cluster as --bootstrap-server",
+                f"{where} belongs to the cluster {owner.cluster_id}, but {server} belongs to {cluster_id}",
+                hint="give as --bootstrap-server a broker of the cluster to which the log directories belong",
             )

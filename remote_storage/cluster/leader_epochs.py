@@ -88,7 +88,9 @@ class RawConnection:
             return _ssl_context(self._properties).wrap_socket(plain, server_hostname=self._host)
         except (OSError, ssl.SSLError) as error:
             plain.close()
-            raise ClusterRefusedError(f"{self._name}: {error}", hint="see ssl.* in --command-config") from error
+            raise ClusterRefusedError(
+                f"{self._name}: {error}", hint="check the properties ssl.* in the file of --command-config"
+            ) from error
 
     def end_offset_for(self, topic: str, partition: int, epoch: int) -> tuple[int, int]:
         """Return the largest epoch at or below `epoch` in the leader's epoch cache, and its exclusive end offset."""
@@ -101,9 +103,9 @@ class RawConnection:
             told, number = [], -1
         if (told, number) != ([1, len(name), name, 1], partition):
             raise BrokerUnavailableError(
-                f"{self._name}: leader epochs of {topic}-{partition}: the answer of {count_of(len(answer), 'byte')} is "
-                "incomplete, or for another partition",
-                hint="run the same command again; is it a broker's address?",
+                f"{self._name}: leader epochs of {topic}-{partition}: the answer of "
+                f"{count_of(len(answer), 'byte')} is incomplete, or belongs to another partition",
+                hint="run the same command again; if this recurs, check whether the address is a Kafka broker's",
             )
         if error in _RETRIABLE:
             raise BrokerUnavailableError(
@@ -128,14 +130,16 @@ class RawConnection:
         except OSError as error:
             raise self._unavailable(error) from error
         if struct.unpack_from(">i", answer) != (self._correlation,):
-            raise BrokerUnavailableError(f"{self._name}: an answer to another request")
+            raise BrokerUnavailableError(f"{self._name}: the answer belongs to another request")
         return answer[4:]
 
     def _exchange(self, request: bytes) -> bytes:
         self._socket.sendall(struct.pack(">i", len(request)) + request)
         (length,) = struct.unpack(">i", self._read(4))
         if not 4 <= length <= _LONGEST:
-            raise BrokerUnavailableError(f"{self._name}: an answer of {count_of(length, 'byte')} is not Kafka's")
+            raise BrokerUnavailableError(
+                f"{self._name}: the answer of {count_of(length, 'byte')} is not an answer of a Kafka broker"
+            )
         return self._read(length)
 
     def _unavailable(self, error: OSError) -> BrokerUnavailableError:
@@ -225,8 +229,8 @@ class _Leaders:
             self.brokers = self.brokers or self.cluster.brokers()
             if broker not in self.brokers:
                 raise BrokerUnavailableError(
-                    f"{self.cluster.bootstrap_server}: broker {broker} leads a partition, but the cluster does not "
-                    "list it",
+                    f"{self.cluster.bootstrap_server}: broker {broker} is the leader of a partition, but is not "
+                    "in the cluster's list of brokers",
                     hint="run the same command again once the partition has a leader",
                 )
             connection = RawConnection(*self.brokers[broker], self.cluster.properties)
@@ -241,25 +245,26 @@ def _of_log_dirs(log_dirs: Iterable[LogDir], partition: TopicIdPartition, leader
             found = log_dir.partition(str(partition))
             if found.topic_id != partition.topic_id:
                 raise UnknownTopicError(
-                    f"{found.path}: topic id {found.topic_id}, the cluster's is {partition.topic_id}",
-                    hint="LOGDIR is a log directory of this cluster",
+                    f"{found.path}: the topic id is {found.topic_id} here, but {partition.topic_id} in the cluster",
+                    hint="give a log directory of this cluster as LOGDIR",
                 )
             if found.epochs_lost_below:
                 raise LeaderEpochLineageError(
-                    f"{found.path}: {LEADER_EPOCHS} lacks epochs of the log",
-                    hint=f"with the broker stopped: tiersnap repair {shlex.quote(log_dir.path)} --apply",
+                    f"{found.path}: {LEADER_EPOCHS} lacks leader epochs of the log",
+                    hint=f"stop the broker, then: tiersnap repair {shlex.quote(log_dir.path)} --apply",
                 )
             return end_offset_for(found.leader_epochs or (), _BEYOND)
-    raise UnknownTopicError(f"{partition} is in no LOGDIR", hint="give the leader's log directories")
+    raise UnknownTopicError(f"no LOGDIR has {partition}", hint="give the log directories of the leader as LOGDIR")
 
 
 def _of_unasked_leader(cluster: Cluster, partition: TopicIdPartition, leader: int) -> EndOffsetFor:
 
     def refuse(epoch: int) -> tuple[int, int]:
         raise LeaderEpochLineageError(
-            f"{partition}: leader {leader} cannot be asked for epoch {epoch} over "
-            f"{cluster.properties['security.protocol']}: tiersnap does not support SASL for this request",
-            hint="run the command on the leader's host with LOGDIR: tiersnap reads leader-epoch-checkpoint there",
+            f"{partition}: tiersnap cannot ask leader {leader} for leader epoch {epoch} over "
+            f"{cluster.properties['security.protocol']}: it does not support SASL for this request",
+            hint="run the command with LOGDIR on the leader's host, where tiersnap reads leader-epoch-checkpoint "
+            "instead",
         )
 
     return refuse

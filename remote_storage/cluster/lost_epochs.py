@@ -16,7 +16,7 @@ from tiersnap.snapshot.gate.step_template import NextStep
 from tiersnap.snapshot.log.log_dir import LEADER_EPOCHS, Partition, Segment
 from tiersnap.snapshot.units import count_of, human_bytes
 
-FROM_REPLICA = f"bring {LEADER_EPOCHS} back from another replica: the batches do not contain its epochs"
+FROM_REPLICA = f"copy {LEADER_EPOCHS} from another replica: the batches do not contain its leader epochs"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,14 +34,14 @@ class LostEpochs:
         """Return the finding as a sentence."""
         have = count_of(self.segments, "closed segment has", "closed segments have")
         return (
-            f"{self.partition}: the copy task of broker {self.leader} fails at offset {self.base_offset}: {have} no "
-            f"leader epoch in {LEADER_EPOCHS}; {human_bytes(self.waiting_bytes)} wait"
+            f"{self.partition}: the copy task of broker {self.leader} fails at offset {self.base_offset}: "
+            f"{LEADER_EPOCHS} has no leader epoch for {have}; {human_bytes(self.waiting_bytes)} wait to be tiered"
         )
 
     def cure(self) -> Iterator[NextStep]:
         """Yield the next steps for the leader's host."""
         if self.is_rebuildable:
-            yield NextStep(f"stop broker {self.leader}: it reads {LEADER_EPOCHS} only when it starts")
+            yield NextStep(f"stop broker {self.leader}, because it reads {LEADER_EPOCHS} only when it starts")
             yield REPLACE_APPLY
             yield NextStep(f"start broker {self.leader}")
         else:

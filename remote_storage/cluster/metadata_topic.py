@@ -72,8 +72,9 @@ class MetadataTopic:
             raise not_described(cluster.bootstrap_server, METADATA_TOPIC)
         if count is None:
             raise MetadataTopicAbsentError(
-                f"{cluster.bootstrap_server}: no topic {METADATA_TOPIC}",
-                hint="brokers create it at their start if remote.log.storage.system.enable=true; tiersnap never does",
+                f"{cluster.bootstrap_server}: the topic {METADATA_TOPIC} does not exist",
+                hint="brokers create the topic when they start with remote.log.storage.system.enable=true; tiersnap "
+                "never creates it",
             )
         return cls(cluster, count)
 
@@ -90,7 +91,7 @@ class MetadataTopic:
         operations = self._cluster.operations(METADATA_TOPIC)
         if operations and "WRITE" not in operations:
             raise ClusterRefusedError(
-                f"{self._cluster.bootstrap_server}: this user may not write to {METADATA_TOPIC}",
+                f"{self._cluster.bootstrap_server}: this user may not write to the topic {METADATA_TOPIC}",
                 hint=needs_permission(f"WRITE of {METADATA_TOPIC}"),
                 code="TOPIC_AUTHORIZATION_FAILED",
             )
@@ -99,8 +100,9 @@ class MetadataTopic:
             policy = value_of(self._cluster.settings(METADATA_TOPIC), "cleanup.policy", policy)
         if "compact" in policy:
             raise MetadataTopicCompactedError(
-                f"{METADATA_TOPIC} is compacted: it refuses records without keys, and tiersnap writes no keys",
-                hint="tiersnap publishes only to a topic with cleanup.policy=delete; the segments stay UPLOADED",
+                f"{METADATA_TOPIC} is compacted, so it refuses the records of tiersnap, which have no keys",
+                hint="set cleanup.policy=delete for the topic, as brokers create it; until then the segments stay "
+                "UPLOADED",
             )
 
     def partition_of(self, partition: TopicIdPartition) -> int:
@@ -185,7 +187,8 @@ class MetadataReader:
                 heard = time.monotonic()
             elif time.monotonic() - heard > SECONDS:
                 raise BrokerUnavailableError(
-                    f"{self._cluster.bootstrap_server}: {METADATA_TOPIC} returned no record for {SECONDS:.0f} s",
+                    f"{self._cluster.bootstrap_server}: the topic {METADATA_TOPIC} returned no record for "
+                    f"{SECONDS:.0f} s",
                     hint="run the same command again",
                 )
             for message in messages:

@@ -68,7 +68,7 @@ class Missing:
         if not self.known:
             return "brokers have tiered nothing yet"
         if not self.segments:
-            return f"all {count_of(self.known, 'segment')} that brokers know are at {self.uri}"
+            return f"all {count_of(self.known, 'segment')} that brokers know are complete at {self.uri}"
         worst = self.segments[0].metadata.id.topic_id_partition
         of_worst = [each.metadata for each in self.segments if each.metadata.id.topic_id_partition == worst]
         first, last = of_worst[0].start_offset, of_worst[-1].end_offset

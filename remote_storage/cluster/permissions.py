@@ -7,7 +7,7 @@ from tiersnap.remote_storage.errors import ClusterRefusedError
 
 def needs_permission(permission: str) -> str:
     """Return the hint about a missing permission, such as "READ of orders"."""
-    return f"the user that --command-config names, or ANONYMOUS, needs {permission}: kafka-acls --add"
+    return f"give {permission} with kafka-acls --add to the user that --command-config names, or to ANONYMOUS"
 
 
 def not_described(name: str, topic: str) -> ClusterRefusedError:
@@ -16,7 +16,7 @@ def not_described(name: str, topic: str) -> ClusterRefusedError:
     `name` is the cluster or partition that needs the topic.
     """
     return ClusterRefusedError(
-        f"{name}: this user may not describe {topic}",
+        f"{name}: this user has no permission to describe {topic}",
         hint=needs_permission(f"DESCRIBE of {topic}"),
         code="TOPIC_AUTHORIZATION_FAILED",
     )

@@ -35,9 +35,9 @@ class StandingOffset:
         """Return the finding as a sentence."""
         wait = count_of(self.segments, "closed segment", "closed segments")
         return (
-            f"{self.partition}: the last stable offset has stood at {self.last_stable_offset} for "
-            f"{human_duration(self.age_ms)}, since {utc(self.since)}: {wait} above it, "
-            f"{human_bytes(self.waiting_bytes)} wait"
+            f"{self.partition}: the last stable offset has not moved from {self.last_stable_offset} for "
+            f"{human_duration(self.age_ms)}, since {utc(self.since)}; {wait} above it "
+            f"({human_bytes(self.waiting_bytes)}) cannot be tiered"
         )
 
 

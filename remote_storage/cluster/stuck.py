@@ -170,6 +170,6 @@ def _failing(
         return {}
     # The copy task must begin two attempts, and one may have begun just now.
     seconds = quiet_seconds(cluster, [leaders[each.partition] for each in suspects], intervals=3)
-    talk(f"waiting up to {seconds:.0f} s for failing copy tasks")
+    talk(f"waiting up to {seconds:.0f} s, to see which copy tasks fail")
     found = watch(reader, suspects, seconds)
     return {each: how for each, how in found.items() if how in (CopyProgress.FAILING, CopyProgress.STUCK_AHEAD)}

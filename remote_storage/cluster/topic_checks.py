@@ -68,17 +68,18 @@ def check_copying_was_not_switched_off(topic: str, settings: Mapping[str, TopicC
     """
     if is_marked(settings) and RETENTION_MS not in by_us:
         raise SettingsAsideError(
-            f"{topic}: {RETENTION_MS}={MARK} shows that tiersnap overrode configs, and the saved configs in "
-            "remote storage are missing",
-            hint=f"kafka-configs --alter --topic {topic} with the topic's former {COPY_DISABLE}, "
-            f"{', '.join(RETENTION + LOCAL_RETENTION)}; then run the same command again",
+            f"{topic}: {RETENTION_MS}={MARK} shows that tiersnap changed the topic's configs, but the saved "
+            "configs in remote storage are missing",
+            hint=f"kafka-configs --alter --topic {topic}, with the values that {COPY_DISABLE}, "
+            f"{', '.join(RETENTION + LOCAL_RETENTION)} had before; then run the same command again",
         )
     if is_copying_off(settings) and COPY_DISABLE not in by_us:
         raise CopyingOffError(
-            f"{topic}: {COPY_DISABLE}=true, and the topic lacks the mark of a pause by tiersnap: another user disabled "
-            "copying",
+            f"{topic}: {COPY_DISABLE}=true was set by another user or program: the topic lacks the mark that "
+            "tiersnap sets with it",
             hint="set unlimited retention and run tiersnap publish, which works while copying is disabled; or "
-            f"kafka-configs --alter --topic {topic} --add-config {COPY_DISABLE}=false, then run the same command again",
+            f"kafka-configs --alter --topic {topic} --add-config {COPY_DISABLE}=false, and then run the same "
+            "command again",
         )
 
 
@@ -92,8 +93,9 @@ def check_selected(cluster: Cluster, topic: re.Pattern[str]) -> None:
     """
     if not any(matches_topic(name, topic) for name in cluster.partition_counts()):
         raise UsageError(
-            f"{cluster.bootstrap_server}: no topic matches {topic.pattern!r}",
-            hint="--topic must match a topic's whole name, and this user needs DESCRIBE of the topic",
+            f"{cluster.bootstrap_server}: no topic name matches {topic.pattern!r}",
+            hint="--topic must match the whole name of a topic, and this user needs the permission to DESCRIBE the "
+            "topic",
         )
 
 
@@ -114,18 +116,18 @@ def check_identity(partition: TopicIdPartition, topics: Mapping[str, Topic], hid
     if topic is None:
         raise UnknownTopicError(
             f"{partition}: the cluster has no topic {partition.topic}",
-            hint="is --bootstrap-server a broker of the cluster that wrote this log?",
+            hint="check that --bootstrap-server is a broker of the cluster that wrote this log",
         )
     if topic.topic_id != partition.topic_id:
         raise UnknownTopicError(
-            f"{partition}: topic id {topic.topic_id} in the cluster, {partition.topic_id} in remote storage",
-            hint="the topic was deleted and created again, or this is another cluster: these segments are not of this "
-            "topic",
+            f"{partition}: the topic id is {topic.topic_id} in the cluster, but {partition.topic_id} in remote storage",
+            hint="the topic was deleted and created again, or this is another cluster: the segments do not belong "
+            "to this topic",
         )
     if partition.partition not in topic.leaders:
         raise UnknownTopicError(
-            f"{partition}: the topic has {count_of(len(topic.leaders), 'partition')}",
-            hint="is this the cluster of that log?",
+            f"{partition}: the topic has only {count_of(len(topic.leaders), 'partition')}",
+            hint="check that --bootstrap-server is a broker of the cluster that wrote this log",
         )
 
 
@@ -138,13 +140,13 @@ def check_settings(topic: str, settings: Mapping[str, TopicConfig]) -> None:
     """
     if "compact" in value_of(settings, "cleanup.policy", "delete"):
         raise TieringOffError(
-            f"{topic} is compacted: Kafka tiers no compacted topics", hint="leave the topic out with --topic"
+            f"{topic} is compacted, and Kafka does not tier compacted topics", hint="exclude the topic with --topic"
         )
     if value_of(settings, REMOTE_STORAGE, "false") != "true":
         raise TieringOffError(
             f"{topic}: {REMOTE_STORAGE}=false: brokers read no remote segments of the topic",
-            hint=f"kafka-configs --alter --topic {topic} --add-config {REMOTE_STORAGE}=true; if its copy task is then "
-            "stuck because a snapshot is missing: tiersnap unblock",
+            hint=f"kafka-configs --alter --topic {topic} --add-config {REMOTE_STORAGE}=true; if the copy task of "
+            "the topic is stuck afterwards, because a snapshot is missing: tiersnap unblock",
         )
     finite = {}
     for name in RETENTION:
@@ -154,8 +156,8 @@ def check_settings(topic: str, settings: Mapping[str, TopicConfig]) -> None:
     if is_copying_off(settings) and finite:
         listed = ", ".join(f"{name}={value}" for name, value in finite.items())
         raise CopyingOffError(
-            f"{topic}: {COPY_DISABLE}=true with {listed}: the broker would apply this retention to the local log, and "
-            "delete local and remote segments",
+            f"{topic}: {COPY_DISABLE}=true together with {listed}: brokers would apply this retention to the "
+            "local log too, and delete local and remote segments",
             hint=f"enable copying (kafka-configs --alter --topic {topic} --add-config {COPY_DISABLE}=false), or set "
             "unlimited retention (-1) until copying is enabled",
         )
@@ -166,8 +168,9 @@ def check_copier_rests(topic: str, settings: Mapping[str, TopicConfig]) -> None:
     if not is_copying_off(settings):
         endless = ",".join(f"{name}={UNLIMITED}" for name in RETENTION)
         raise CopyingOnError(
-            f"{topic}: copying is enabled: a running copy task ignores published segments, and copies the same "
-            "segments again",
-            hint=f"kafka-configs --alter --topic {topic} --add-config {COPY_DISABLE}=true,{endless} until the segments "
-            "are published; if the copy task is stuck because a snapshot is missing: tiersnap unblock",
+            f"{topic}: copying is enabled: a running copy task does not notice published segments, and uploads "
+            "them again",
+            hint=f"until the segments are published: kafka-configs --alter --topic {topic} --add-config "
+            f"{COPY_DISABLE}=true,{endless}; if the copy task is stuck because a snapshot is missing: tiersnap "
+            "unblock",
         )

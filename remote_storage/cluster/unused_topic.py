@@ -21,6 +21,7 @@ class UnusedTopic:
         if self.folders[1:]:
             others = f" and {count_of(len(self.folders) - 1, 'folder')} more"
         return (
-            f"{self.folders[0]}{others}: no topic of this cluster has the id {self.topic_id}. Brokers will not delete "
-            f"it, unless the topic was deleted just now. The bucket's owner may delete it if no other cluster uses it"
+            f"{self.folders[0]}{others}: no topic of this cluster has the topic id {self.topic_id}. Brokers will "
+            "not delete the folder, unless the topic was deleted just now. The owner of the bucket may delete the "
+            "folder if no other cluster uses it"
         )

@@ -82,7 +82,10 @@ class Collection:
         away: TiersnapError | None = None
         for folder in selected:
             if away is not None:
-                yield Collected(folder, error=TransientError(f"not collected after: {away.message}", hint=away.hint))
+                yield Collected(
+                    folder,
+                    error=TransientError(f"not collected, because of an earlier error: {away.message}", hint=away.hint),
+                )
                 continue
             done = self._partition(folder)
             if done.error is None:
@@ -212,7 +215,8 @@ class Collection:
     def _snapshot(self, file: FileRef) -> bytes:
         if file.size > SMALL_FILE_BYTES:
             raise UnfinishedError(
-                f"{file.path}: {count_of(file.size, 'byte')} exceed the limit of a snapshot", hint="look at the file"
+                f"{file.path}: {count_of(file.size, 'byte')}, more than a snapshot may have",
+                hint="check whether the file is a producer snapshot",
             )
         try:
             return SourceFile(self.log_dir.filesystem, file.path, file.size).read()
@@ -240,14 +244,14 @@ def _check_findings(path: str, partition: Partition) -> None:
             raise _unread(finding.path, finding.finding_kind, finding.message)
         # A retry would not help, and without the segment the collected log would have a hole.
         if finding.finding_kind is FindingKind.UNREADABLE_FILE and finding.path in logs:
-            raise CorruptDataError(f"{finding.path}: {finding.message}", hint="move the file itself there")
+            raise CorruptDataError(f"{finding.path}: {finding.message}", hint="replace it by a regular file")
 
 
 def _unread(path: str, kind: FindingKind, message: str) -> TiersnapError:
     if kind is FindingKind.PERMISSION_DENIED:
-        return UnfinishedError(f"{path}: {message}", hint="run it as the user that runs the broker")
+        return UnfinishedError(f"{path}: {message}", hint="run the command as the user that runs the broker")
     return _UnreadError(
-        f"{path}: {message}", hint="run the same command again; tiersnap scan LOGDIR checks the file on this host"
+        f"{path}: {message}", hint="run the same command again; to check the file on this host: tiersnap scan LOGDIR"
     )
 
 

@@ -34,8 +34,8 @@ def folders_below(to: str, log_dirs: Sequence[NamedLogDir]) -> tuple[str, ...]:
         other = found.setdefault(place, each)
         if other is not each:
             raise UsageError(
-                f"{other.uri} and {each.uri} would both be collected to {place}",
-                hint="collect each log directory with its own --to",
+                f"{other.uri} and {each.uri} would both be collected into the folder {place}",
+                hint="collect each log directory with a --to of its own",
             )
     return tuple(found)
 
@@ -51,8 +51,8 @@ def refuse_folder_of_one(store: ObjectStore) -> None:
     found = CollectedFolder(store).marker().value
     if found is not None:
         raise UsageError(
-            f"{store.uri} holds the collection of {found.place}",
-            hint="several log directories go to folders below --to: give another --to",
+            f"{store.uri} already has the collected files of {found.place}",
+            hint="for several log directories, collect makes a folder below --to for each: give another --to",
         )
 
 

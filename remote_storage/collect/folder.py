@@ -51,8 +51,9 @@ class CollectedFolder:
         found = self.marker()
         if found.value is not None and not found.value.is_same_disk(mine):
             raise UsageError(
-                f"{self.store.uri} holds the collection of {found.value.place}, and this is {mine.place}",
-                hint="give each log directory its own --to",
+                f"{self.store.uri} already has the collected files of {found.value.place}, but this command "
+                f"collects {mine.place}",
+                hint="give each log directory a --to of its own",
             )
         return found
 
@@ -107,7 +108,8 @@ class CollectedFolder:
             put = self.store.replace_if(key, data, etag) if etag else self.store.put_if_absent(key, data)
         except ObjectExistsError as error:
             raise ObjectChangedError(
-                f"{self.store.uri}{key}: another collection wrote it first", hint="run the same command again"
+                f"{self.store.uri}{key}: another run of tiersnap collect has just written this object",
+                hint="run the same command again",
             ) from error
         _log.debug("wrote %s%s", self.store.uri, key)
         return put.etag

@@ -69,16 +69,20 @@ class AivenLayout(Layout):
         if manifest.is_encrypted:
             raise EncryptedSegmentError(
                 f"{metadata.id}: the segment is encrypted by the plugin",
-                hint="read it through a broker that has the plugin's key",
+                hint="only a broker that has the plugin's key can read the segment",
             )
         if place is None:
             return None
         key = keys.segment(KeyKind.INDEXES, metadata)
         if place[1] > INDEXES_BYTES:
-            raise CorruptDataError(f"{store.uri}{key}: {index} of {count_of(place[1], 'byte')} exceeds the limit")
+            raise CorruptDataError(
+                f"{store.uri}{key}: the {index} has {count_of(place[1], 'byte')}, which exceeds the limit"
+            )
         data = store.get_range(key, *place)
         if len(data) != place[1]:
-            raise CorruptDataError(f"{store.uri}{key}: {index} ends after {len(data)} of {count_of(place[1], 'byte')}")
+            raise CorruptDataError(
+                f"{store.uri}{key}: the {index} ends after {len(data)} of {count_of(place[1], 'byte')}"
+            )
         return data
 
     def _manifest(self, store: ObjectStore, metadata: RemoteLogSegmentMetadata) -> rsm_manifest.RsmManifest:

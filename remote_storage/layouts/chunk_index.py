@@ -130,17 +130,17 @@ def decompress(data: bytes, size: int) -> Iterator[bytes]:
         for piece in pieces(data, "zstd", size + 1):
             found += len(piece)
             if found > size:
-                raise ValueError(f"more than {count_of(size, 'byte')} in it")
+                raise ValueError(f"the decompressed data has more than the expected {count_of(size, 'byte')}")
             yield piece
     except OSError as error:
         raise ValueError(f"not zstd: {error}") from error
     if found < size:
-        raise ValueError(f"{found} and not {count_of(size, 'byte')} in it")
+        raise ValueError(f"the decompressed data has {found} of the expected {count_of(size, 'byte')}")
 
 
 def _sizes(encoded: str, count: int) -> list[int]:
     if count > _MOST_SIZES:
-        raise ValueError(f"{count} chunks, at most {_MOST_SIZES} are read")
+        raise ValueError(f"the segment has {count} chunks, but tiersnap reads at most {_MOST_SIZES}")
     packed = base64.b64decode(encoded, validate=True)
     try:
         data = first_bytes(packed, "zstd", 4 * count + _LARGEST_OVERHEAD)
@@ -149,14 +149,16 @@ def _sizes(encoded: str, count: int) -> list[int]:
     try:
         (found,) = _INT.unpack_from(data)
         if found != count:
-            raise ValueError(f"{found} chunk sizes, the file has {count} chunks")
+            raise ValueError(f"the manifest has {found} chunk sizes, but the segment has {count} chunks")
         if count == 1:
             sizes, end = [_INT.unpack_from(data, 4)[0]], 8
         else:
             base, width = struct.unpack_from(">ib", data, 4)
             end = 9 + (count - 1) * width
             if not 1 <= width <= 4 or end + 4 > len(data):
-                raise ValueError(f"chunk sizes of {count_of(width, 'byte')} in {count_of(len(data), 'byte')}")
+                raise ValueError(
+                    f"chunk sizes of {count_of(width, 'byte')} do not fit into {count_of(len(data), 'byte')}"
+                )
             added = (data[at : at + width] for at in range(9, end, width))
             sizes = [base + int.from_bytes(each, "big") for each in added]
             sizes.append(_INT.unpack_from(data, end)[0])
@@ -164,5 +166,5 @@ def _sizes(encoded: str, count: int) -> list[int]:
     except struct.error as error:
         raise ValueError(f"the chunk sizes end after {count_of(len(data), 'byte')}") from error
     if end != len(data) or min(sizes) < 1 or max(sizes) > MAX_FILE_SIZE:
-        raise ValueError("chunk sizes that no plugin writes")
+        raise ValueError("the manifest has chunk sizes that no plugin writes")
     return sizes

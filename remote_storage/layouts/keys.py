@@ -186,7 +186,7 @@ def snapshot_manifest(partition: TopicIdPartition, run_id: str) -> str:
         InvalidKeyError: `run_id` is not 1 to 128 letters, digits and `._:+~=-`, beginning with a letter or digit.
     """
     if not _RUN_ID.fullmatch(run_id):
-        raise InvalidKeyError(f"{run_id!r} is not a run id: 1 to 128 letters, digits and ._:+~=-")
+        raise InvalidKeyError(f"{run_id!r} is not a run id, which has 1 to 128 letters, digits and ._:+~=-")
     return f"{partition_snapshots(partition)}manifest-{run_id}{KeyKind.SNAPSHOT_MANIFEST.suffix}"
 
 
@@ -230,7 +230,9 @@ def read_back(cluster_id: str) -> str:
         InvalidKeyError: `cluster_id` is not 1 to 64 letters, digits and `-_`.
     """
     if not _CLUSTER_ID.fullmatch(cluster_id):
-        raise InvalidKeyError(f"{cluster_id[:_SHOWN]!r} is not a cluster id: 1 to 64 letters, digits, dashes, _")
+        raise InvalidKeyError(
+            f"{cluster_id[:_SHOWN]!r} is not a cluster id, which has 1 to 64 letters, digits, - and _"
+        )
     return f"{CLAIMS}/read-back-{cluster_id}.json"
 
 
@@ -273,8 +275,8 @@ def parse(key: str) -> ParsedKey:
     if found is not None:
         return found
     raise InvalidKeyError(
-        f"{key[:_SHOWN]!r} is not a key of tiersnap, the Aiven plugin or LocalTieredStorage",
-        hint="check the prefix of --remote: it is the plugin's key.prefix",
+        f"{key[:_SHOWN]!r} is not an object key of tiersnap, the Aiven plugin or LocalTieredStorage",
+        hint="check the prefix in --remote: it must be the plugin's key.prefix",
         key=key,
     )
 
@@ -344,7 +346,7 @@ def _segment(kind: KeyKind, segment_id: RemoteLogSegmentId, start_offset: int) -
 def _id(partition: TopicIdPartition) -> str:
     if partition.topic_id is None:
         raise InvalidKeyError(
-            f"{partition}: remote segments need a topic id, and the topic has none",
+            f"{partition}: the topic id is unknown, and remote segments need one",
             hint=NEXT_STEP[Verdict.TOPIC_ID_UNKNOWN],
         )
     return partition.topic_id

@@ -16,5 +16,5 @@ LAYOUTS: dict[str, type[AivenLayout] | type[LocalTieredStorageLayout]] = {
 def open_layout(name: str) -> Layout:
     """Return the layout with this name. Raises UsageError: there is no such layout."""
     if name not in LAYOUTS:
-        raise UsageError(f"no layout is called {name!r}", hint=f"known are {', '.join(LAYOUTS)}")
+        raise UsageError(f"there is no layout {name!r}", hint=f"the layouts are {', '.join(LAYOUTS)}")
     return LAYOUTS[name]()

@@ -82,7 +82,7 @@ def encode(metadata: RemoteLogSegmentMetadata, index_sizes: Mapping[IndexType, i
     file_size = metadata.segment_size
     if not 0 < file_size <= MAX_FILE_SIZE or not 0 < chunk_size <= MAX_CHUNK_SIZE:
         raise RemoteStorageError(
-            f"no manifest for a segment of {count_of(file_size, 'byte')} in chunks of {chunk_size}"
+            f"the plugin has no manifest for a segment of {count_of(file_size, 'byte')} in chunks of {chunk_size}"
         )
     position = 0
     indexes: dict[str, dict[str, int] | None] = {}
@@ -178,19 +178,19 @@ def decode(data: bytes, *, name: str) -> RsmManifest:
         return _read(data)
     except (ValueError, RecursionError, InvalidKeyError) as error:
         raise CorruptDataError(
-            f"{name}: not an rsm-manifest: {str(error)[:_SHOWN]}",
-            hint="tiersnap ignores this remote segment; upload the segment again if a broker still has it",
+            f"{name}: not a manifest of the plugin (rsm-manifest): {str(error)[:_SHOWN]}",
+            hint="tiersnap ignores this remote segment; if a broker still has the local segment, upload it again",
         ) from error
 
 
 def _read(data: bytes) -> RsmManifest:
     if len(data) > MANIFEST_BYTES:
-        raise ValueError(f"{human_bytes(len(data))} exceed the limit of {MANIFEST_BYTES} bytes")
+        raise ValueError(f"the manifest has {human_bytes(len(data))}, more than the limit of {MANIFEST_BYTES} bytes")
     found = decoder(_Manifest).decode(data)
     is_encrypted = bytes(found.encryption) != b"null"
     chunks = chunk_index.decode(found.chunk_index)
     if not (found.compression or is_encrypted) and chunks.object_size != chunks.file_size:
-        raise ValueError(f"{count_of(chunks.object_size, 'byte')} of chunks, and {chunks.file_size} of the file")
+        raise ValueError(f"the chunks have {count_of(chunks.object_size, 'byte')}, but the file has {chunks.file_size}")
     places = {index: _place(found.segment_indexes, index) for index in IndexType}
     metadata = _read_metadata(found.remote_log_segment_metadata, chunks.file_size)
     return RsmManifest(metadata, places, chunks, found.compression, is_encrypted)
@@ -227,7 +227,7 @@ def _read_metadata(found: _Metadata, size: int) -> RemoteLogSegmentMetadata:
 def _leader_epochs(found: Mapping[str, int], start: int, end: int) -> LeaderEpochs:
     epochs = sorted(LeaderEpoch(int(epoch), first) for epoch, first in found.items())
     if any(epoch >= 1 << 31 or first < start for epoch, first in epochs):
-        raise ValueError(f"leader epochs {epochs[:4]} of a segment from {start} on")
+        raise ValueError(f"the leader epochs {epochs[:4]} do not fit a segment that starts at offset {start}")
     if (epochs[-1:] and epochs[-1][1] > end) or any(after[1] < before[1] for before, after in pairwise(epochs)):
-        raise ValueError(f"leader epochs {epochs[:4]} of a segment of [{start}, {end}]")
+        raise ValueError(f"the leader epochs {epochs[:4]} do not fit a segment from offset {start} to {end}")
     return tuple(epochs)

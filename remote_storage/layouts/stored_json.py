@@ -62,7 +62,7 @@ class StoredObject(Stored, frozen=True, kw_only=True):
         """
         try:
             if len(data) > cls.limit:
-                raise ValueError(f"{human_bytes(len(data))} exceed the limit of {cls.limit} bytes")  # noqa: TRY301
+                raise ValueError(f"the object has {human_bytes(len(data))}, more than the limit of {cls.limit} bytes")  # noqa: TRY301
             version = decoder(_Versioned).decode(data).version
             if version == 1:
                 return decoder(cls).decode(data)
@@ -71,14 +71,17 @@ class StoredObject(Stored, frozen=True, kw_only=True):
         except (ValueError, RecursionError) as error:
             raise cls.corrupt(name, error) from error
         raise NewerFormatError(
-            f"{name}: format version {str(version)[:40]} of a newer tiersnap, this one reads up to 1",
+            f"{name}: a newer tiersnap wrote this object in format version {str(version)[:40]}, but this one "
+            "reads only versions up to 1",
             hint="upgrade tiersnap on this host, and do not change the object",
         )
 
     @classmethod
     def corrupt(cls, name: str, why: object) -> CorruptDataError:
         """Return the error that an object is not of this kind. `why` is the reason."""
-        return CorruptDataError(f"{name}: not {cls.what} that this tiersnap reads: {str(why)[:_SHOWN]}", hint=cls.hint)
+        return CorruptDataError(
+            f"{name}: not {cls.what} that this tiersnap can read: {str(why)[:_SHOWN]}", hint=cls.hint
+        )
 
 
 class _Versioned(msgspec.Struct, frozen=True):

@@ -41,7 +41,7 @@ class ClaimedSegment:
     leader_epoch: int
 
     def __str__(self) -> str:
-        return f"{self.partition} at {self.base_offset}, leader epoch {self.leader_epoch}"
+        return f"{self.partition} at offset {self.base_offset}, leader epoch {self.leader_epoch}"
 
 
 class Attempt(Stored, frozen=True):
@@ -62,10 +62,10 @@ class Attempt(Stored, frozen=True):
         """
         made = cls(segment_id, run_id, warehouse, process or this_process(), ended=False)
         if not is_uuid(segment_id):
-            raise UsageError(f"{segment_id!r} is no segment id: 22 characters base64url")
+            raise UsageError(f"{segment_id!r} is not a segment id, which has 22 base64url characters")
         for text in (run_id, warehouse or "", made.process.host, made.process.process_start):
             if len(text) > LONGEST:
-                raise UsageError(f"{text[:60]!r}… is too long for a claim: at most {LONGEST} characters")
+                raise UsageError(f"{text[:60]!r}… is too long for a claim, which stores at most {LONGEST} characters")
         return made
 
 
@@ -96,7 +96,7 @@ class Claim(StoredObject, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         if self.finished not in (None, self.holder.segment_id):
-            raise ValueError(f"finished by {self.finished}, which is not its holder")
+            raise ValueError(f"the claim says finished by attempt {self.finished}, but another attempt holds the claim")
 
     @classmethod
     def of(cls, attempt: Attempt) -> Self:

@@ -77,8 +77,9 @@ def claim(
         _log.info("claim taken over key=%s from=%s because=%s", _key(segment), held.holder.segment_id, reason)
         return taken
     raise ClaimedError(
-        f"{store.uri}{_key(segment)}: other attempts took this claim {_RACES} times while this run asked for it",
-        hint="run the same command again when they are done",
+        f"{store.uri}{_key(segment)}: other copy attempts took this claim {_RACES} times while this run tried to "
+        "take it",
+        hint="run the same command again when the other attempts are done",
         key=_key(segment),
     )
 
@@ -93,9 +94,9 @@ def may_take_over(held: Claim, attempt: Attempt, age: int, stale_after_ms: int) 
     if held.names(attempt.segment_id):
         return None  # this attempt has lost the claim, because a new attempt would have a new segment id
     if holder.run_id == attempt.run_id:
-        return "its holder is an attempt of the same task"
+        return "the holder of the claim is an attempt of the same task"
     if attempt.warehouse is not None and holder.warehouse == attempt.warehouse:
-        return "its holder is of an earlier run: a warehouse has one writer"
+        return "the holder of the claim is an earlier run on the same warehouse, which has only one writer at a time"
     return why_over(holder.process, age, stale_after_ms, is_ended=holder.ended)
 
 
@@ -246,10 +247,10 @@ def _held(
     if holder.warehouse is not None:
         of = f" of {holder.warehouse}"
     return ClaimedError(
-        f"{segment}: held since {moment} by run {holder.run_id}{of}"
-        f" (host {holder.process.host}, process {holder.process.pid})",
-        hint=f"run the same command again when that run is done; after {stale_after_ms / 1000:g} s a run takes the "
-        "claim over",
+        f"{segment}: since {moment} the claim of this segment is held by run {holder.run_id}{of} (host "
+        f"{holder.process.host}, process {holder.process.pid})",
+        hint="run the same command again when that run is done; a run may take over a claim that is "
+        f"{stale_after_ms / 1000:g} s old",
         claim=store.uri + _key(segment),
         segment_id=holder.segment_id,
     )

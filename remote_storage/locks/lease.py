@@ -60,8 +60,8 @@ def held_by_another(name: str, held: LeaseHolder, renewed_at: int, otherwise: st
     """
     heard = datetime.fromtimestamp(renewed_at / 1000, UTC).isoformat(timespec="seconds")
     return TransientError(
-        f"{name}: run {held.run_id} on {held.process} is at work on this warehouse, last heard of at {heard}",
-        hint=f"wait for that run, then run this again; {otherwise}",
+        f"{name}: run {held.run_id} on {held.process} is using this warehouse; it last renewed the lock at {heard}",
+        hint=f"wait for that run, then run the same command again; {otherwise}",
     )
 
 
@@ -79,7 +79,7 @@ def _refuse_working(name: str, found: StoredContent[LeaseHolder], stale_after_ms
     held = found.content
     if why_over(held.process, found.age, stale_after_ms, is_ended=held.ended) is None:
         left = max(stale_after_ms - found.age, 0) // 1000
-        raise held_by_another(name, held, found.written_at, f"if that run is dead, its lease ends in {left} s")
+        raise held_by_another(name, held, found.written_at, f"if that run is dead, its lock ends in {left} s")
 
 
 class Lease:
@@ -110,8 +110,9 @@ class Lease:
                 _log.info("took the lease %s%s over from run %s", self._store.uri, self.key, found.content.run_id)
                 return etag
         raise TransientError(
-            f"{self._store.uri}{self.key}: other runs took this lease {_RACES} times while this run asked for it",
-            hint="let runs on one warehouse not overlap",
+            f"{self._store.uri}{self.key}: other runs took the lock of this warehouse {_RACES} times while this "
+            "run tried to take it",
+            hint="start only one run on a warehouse at a time",
         )
 
     def renew(self) -> None:
@@ -147,6 +148,6 @@ class Lease:
     def _lost(self) -> LeaseLostError:
         _log.warning("another run took over the lease %s%s", self._store.uri, self.key)
         return LeaseLostError(
-            f"{self._store.uri}{self.key}: another run has taken over this warehouse",
-            hint="run this again when the other is done",
+            f"{self._store.uri}{self.key}: another run has taken over the lock of this warehouse",
+            hint="run the same command again when the other run is done",
         )

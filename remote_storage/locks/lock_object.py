@@ -89,9 +89,9 @@ def why_over(process: Process | None, age: int, stale_after_ms: int, *, is_ended
         is_ended: whether the object records that the holder gave up.
     """
     if is_ended or process is None:
-        return "its holder gave up"
+        return "its holder released it"
     if age > stale_after_ms:
         return "it is stale"
     if is_gone(process):
-        return "its holder's process has ended"
+        return "the process of its holder has ended"
     return None

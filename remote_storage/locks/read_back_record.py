@@ -34,7 +34,7 @@ STALE_AFTER_MS = 120_000
 class ReadBackRecord(StoredObject, frozen=True, kw_only=True):
     """The record of a finished or running read-back. See the module."""
 
-    what = "a record of what brokers read back"
+    what = "a record of an earlier read-back"
     limit = 4096
     hint = "delete the object, then run the same command again: tiersnap writes it again"
 
@@ -134,7 +134,7 @@ class ReadBackStore:
         if holder:
             where = f" on {holder}"
         return ReadBackHeldError(
-            f"{self._store.uri}{self._key}: another run of tiersnap{where} is reading a record back from this location",
+            f"{self._store.uri}{self._key}: another run of tiersnap{where} is proving this location with --prove",
             hint="wait for that run, then run the same command again; if that run is dead, its record expires in "
             f"{max(STALE_AFTER_MS - age, 0) // 1000} s",
         )

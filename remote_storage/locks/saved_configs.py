@@ -103,7 +103,9 @@ class SavedConfigsStore:
         def decode(data: bytes, *, name: str) -> SavedConfigs:
             saved = decode_saved_configs(data, topic, topic_id, name=name)
             if saved.cluster_id != cluster_id:
-                raise SavedConfigs.corrupt(name, f"it is for cluster {saved.cluster_id[:80]}, this is {cluster_id}")
+                raise SavedConfigs.corrupt(
+                    name, f"it belongs to cluster {saved.cluster_id[:80]}, but this is cluster {cluster_id}"
+                )
             return saved
 
         found = lock_object.read(self._store, key, SavedConfigs, decode)
@@ -130,7 +132,7 @@ class SavedConfigsStore:
                 known.pop(key, None)
             raise self._held(saved, 0) from error
         self._etags[key], self._mine[key], self._noted[key] = etag, saved, saved
-        _log.info("recorded %s%s before its settings are changed", self._store.uri, key)
+        _log.info("saved the configs in %s%s before they are changed", self._store.uri, key)
 
     def drop(self, saved: SavedConfigs) -> None:
         """Delete the object of a topic, unless another run took the topic.
@@ -162,9 +164,9 @@ class SavedConfigsStore:
         if saved.process:
             who = f"another run of tiersnap on {saved.process}"
         return UnblockHeldError(
-            f"{self._store.uri}{key}: {who} holds {saved.topic}",
-            hint="wait for that run, then run the same command again; if that run is dead, its record expires in "
-            f"{max(STALE_AFTER_MS - age, 0) // 1000} s",
+            f"{self._store.uri}{key}: {who} is working on the topic {saved.topic}",
+            hint="wait for that run, then run the same command again; if that run is dead, its hold on the topic "
+            f"expires in {max(STALE_AFTER_MS - age, 0) // 1000} s",
         )
 
 
@@ -179,7 +181,7 @@ def after_other_run(act: Callable[[], T], talk: Callable[[str], None]) -> T:
                 raise
             if not told:
                 _log.debug("waiting up to %.0f s for another run", _OTHERS_SECONDS)
-                talk(f"{held.message}: waiting for it")
+                talk(f"{held.message}: waiting for that run")
             told = True
             time.sleep(_POLL_SECONDS)
 
@@ -188,8 +190,8 @@ def decode_saved_configs(data: bytes, topic: str, topic_id: str, *, name: str) -
     """Return the saved configs of a topic. Raises like `StoredObject.decode`, or CorruptDataError for another topic."""
     found = SavedConfigs.decode(data, name=name)
     if (found.topic, found.topic_id) != (topic, topic_id):
-        raise SavedConfigs.corrupt(name, f"it is for {found.topic[:80]}")
+        raise SavedConfigs.corrupt(name, f"it belongs to the topic {found.topic[:80]}")
     others = sorted(found.before.keys() - OVERRIDES.keys())
     if others:
-        raise SavedConfigs.corrupt(name, f"{others[0][:80]} is no config that tiersnap overrides")
+        raise SavedConfigs.corrupt(name, f"{others[0][:80]} is not a config that tiersnap changes")
     return found

@@ -73,7 +73,7 @@ def plan_lacking(
         others = _aiven(location, record, there, contents)
         if lacks_log and not lacks_snapshot and checked.rebuilt:
             name, why = next(iter(checked.rebuilt.items()))
-            raise not_rebuilt(record, f"{name} in remote storage: {why}")
+            raise not_rebuilt(record, f"the {name} in remote storage: {why}")
     return LackingObjects(record, ready, lacks_log, others)
 
 
@@ -97,7 +97,9 @@ def put_lacking(
         try:
             done = send()
         except ObjectExistsError as error:
-            raise TransientError(f"{error.message}, since it was listed", hint="run the same command again") from error
+            raise TransientError(
+                f"{error.message}: another writer put it after the listing", hint="run the same command again"
+            ) from error
         _log.debug("put %s%s: %s", store.uri, key, done.outcome)
         if done.outcome.is_ours:
             made.append(key)
@@ -122,13 +124,13 @@ def put_lacking(
 def _look_again(location: RemoteLocation, record: RemoteLogSegmentMetadata) -> None:
     listed = segments_by_id(location, record.id.topic_id_partition)
     there = listed.get(record.id.segment_id)
-    why = "it has no objects"
+    why = "the segment has no objects"
     if there is not None:
         found = read_segment(location.store, there)
         if isinstance(found, RemoteSegment):
             return
         why = found.problem
-    raise TransientError(f"{record.id}: not complete after it was mended: {why}", hint="run the same command again")
+    raise TransientError(f"{record.id}: still not complete after mend: {why}", hint="run the same command again")
 
 
 def _checked(ready: SegmentBundle) -> CheckedIndexes:
@@ -146,7 +148,10 @@ def _check_claim(store: ObjectStore, record: RemoteLogSegmentMetadata, snapshot:
     claimed = snapshot_in_claim(read_claim(store, claimed_as(record)), record.id.segment_id)
     right = f"{crc32c(snapshot):08x}"
     if claimed is not None and claimed.crc32c != right:
-        why = f"its claim names a snapshot with CRC {claimed.crc32c}, the right one has {right}"
+        why = (
+            f"the claim of the segment names a snapshot with CRC {claimed.crc32c}, but the right snapshot has CRC "
+            f"{right}"
+        )
         raise not_rebuilt(record, why)
 
 
@@ -183,9 +188,11 @@ def _aiven(
     stored = manifest_of(location.store, there)
     _check_manifest(record, stored)
     if stored.is_encrypted:
-        raise not_rebuilt(record, "the plugin encrypted it: its missing object cannot be rebuilt unchanged")
+        raise not_rebuilt(record, "the plugin encrypted the segment, so its missing object cannot be rebuilt unchanged")
     if stored.is_compressed and there.log is None:
-        raise not_rebuilt(record, "the plugin compressed it: its missing object cannot be rebuilt unchanged")
+        raise not_rebuilt(
+            record, "the plugin compressed the segment, so its missing object cannot be rebuilt unchanged"
+        )
     if KeyKind.INDEXES in there.objects:
         return ()
     _check_places(record, stored, contents)
@@ -199,7 +206,7 @@ def _check_indexes(store: ObjectStore, record: RemoteLogSegmentMetadata, right: 
     except (CorruptDataError, ObjectNotFoundError):
         stored = b""
     if stored != right.content:
-        raise not_rebuilt(record, "its indexes object exists and differs from the indexes of its log")
+        raise not_rebuilt(record, "the object with the indexes exists, but differs from the indexes of the log")
 
 
 def _check_manifest(record: RemoteLogSegmentMetadata, stored: RsmManifest) -> None:
@@ -208,7 +215,7 @@ def _check_manifest(record: RemoteLogSegmentMetadata, stored: RsmManifest) -> No
     named = (theirs.id, theirs.start_offset, theirs.end_offset, theirs.segment_leader_epochs, stored.file_size)
     known = (record.id, record.start_offset, record.end_offset, record.segment_leader_epochs, record.segment_size)
     if named != known:
-        raise not_rebuilt(record, "its manifest describes another segment than its record")
+        raise not_rebuilt(record, "the manifest of the segment describes another segment than the record")
 
 
 def _check_places(record: RemoteLogSegmentMetadata, stored: RsmManifest, contents: Contents) -> None:
@@ -220,7 +227,7 @@ def _check_places(record: RemoteLogSegmentMetadata, stored: RsmManifest, content
             expected = None
             if content is not None:
                 expected = (position, len(content))
-            why = f"{index}: its manifest has {place} (byte, bytes), and the right one has {expected}"
+            why = f"{index}: the manifest has {place} (byte, bytes), but the right manifest has {expected}"
             raise not_rebuilt(record, why)
         position += len(content or b"")
 

@@ -92,12 +92,15 @@ def may_be_deleted(index: RemoteIndex, segment: RemoteLogSegmentMetadata, log_st
         if last < counted_from:
             continue
         if remaining is None:
-            return f"brokers find no other segment for offsets {first} to {last}"
+            return f"brokers would find no other segment for the offsets {first} to {last}"
         other = remaining.id.segment_id
         if why := proof.doubt(other):
-            return f"brokers read {other} instead, which is not proven to be right: {why}"
+            return f"brokers would read segment {other} instead, which is not proven to be right: {why}"
         if _extent(remaining) == _extent(segment) and proof.differ(name, other):
-            return f"its log and the log of {other}, which brokers read, differ; nothing shows which one is right"
+            return (
+                f"the log of the segment differs from the log of segment {other}, which brokers read, and nothing "
+                "shows which log is right"
+            )
     return ""
 
 

@@ -127,7 +127,7 @@ class PutBack:
             there = self.target.store.head(key)
             if there is None or there.size != put.size or there.crc32c not in (None, put.crc32c):
                 raise TransientError(
-                    f"{self.target.store.uri}{key}: the store lost or changed the object",
+                    f"{self.target.store.uri}{key}: the store lost or changed the object after the upload",
                     hint="run the same command again; if this recurs, do not use this store",
                     key=key,
                 )

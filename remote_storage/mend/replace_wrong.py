@@ -212,7 +212,9 @@ class ReplaceWrong:
                 put_cluster_id(job.store, job.partition, self.cluster.cluster_id())
                 segment_id = upload_right(job, segment)
                 if segment_id is None:
-                    raise not_rebuilt(record, "other segments have its offsets: publish them with tiersnap publish")
+                    raise not_rebuilt(
+                        record, "other segments have the offsets of the segment; to publish them: tiersnap publish"
+                    )
         except TiersnapError as error:
             return failed(mending, error), -1
         _log.info("uploaded %s in the place of %s", segment_id, record.id)
@@ -226,7 +228,7 @@ def check_complete(location: RemoteLocation, partition: TopicIdPartition, wrong_
         TransientError: the right segment lost an object.
     """
     if right_id not in complete_segments(location, partition, {right_id}):
-        why = f"{right_id}, which replaces it, has lost an object since it was uploaded"
+        why = f"segment {right_id}, which replaces it, has lost an object since the upload"
         raise TransientError(
             f"{partition}:{wrong_id}: {why}", hint="run the same command again: it uploads the segment again"
         )
@@ -266,7 +268,10 @@ def _as_planned(mending: Mending, plan: PublishPlan, segment_id: str) -> Mending
         return failed(mending, told.error)
     if told.action not in TO_PUBLISH:
         return failed(
-            mending, not_rebuilt(mending.metadata, f"brokers would not read the new segment instead: {told.action}")
+            mending,
+            not_rebuilt(
+                mending.metadata, f"brokers would not read the new segment in place of the wrong one: {told.action}"
+            ),
         )
     return mending
 

@@ -60,7 +60,7 @@ from tiersnap.snapshot.replay.snapshot_comparison import compare
 
 _NO_FILE = FileRef("", 0, 0)
 _DIFFER = (
-    "two complete logs of this segment differ, in remote storage or in LOGDIR, and nothing shows which one is right"
+    "two complete logs of this segment differ, in remote storage or in LOGDIR, and nothing shows which log is right"
 )
 Opened = tuple[tuple[int, int], ...] | None
 
@@ -184,14 +184,14 @@ class RightSegments:
         if replaces or record.id.segment_id in self.listed:
             twin = self.stored.undamaged_twin(record)
         if twin is None:
-            raise not_rebuilt(record, "neither remote storage nor a LOGDIR with its offsets has its log")
+            raise not_rebuilt(record, "neither remote storage nor LOGDIR has the log with these offsets")
         return twin
 
     def _fetched(self, record: RemoteLogSegmentMetadata, source: RemoteSegment, folder: Path) -> Segment:
         segment = fetch_into(folder, self.location.store, source)
         if (size := segment.log.size) != record.segment_size:
             raise not_rebuilt(
-                record, f"its log has {size} bytes in remote storage, and {record.segment_size} in its record"
+                record, f"the log has {size} bytes in remote storage, but {record.segment_size} in the record"
             )
         return segment
 
@@ -245,7 +245,7 @@ class RightSegments:
             copies = map(self.stored.digest, self.stored.twins(record, also_wrong=True))
             witnesses += [each == digest for each in copies if each is not None]
         if False in witnesses:
-            raise not_rebuilt(record, "the log in LOGDIR differs from the log in remote storage: other batches")
+            raise not_rebuilt(record, "the log in LOGDIR has other batches than the log in remote storage")
         return bool(agrees)
 
     def _refuse_other_lineage(self, record: RemoteLogSegmentMetadata, runs: Sequence[Run], digest: str) -> None:
@@ -261,7 +261,7 @@ class RightSegments:
         found = compare(entries, fold, history_from=record.start_offset)
         if found.differing or found.unexplained or found.does_harm(self.rules.broker_expiry):
             says = found.reason(self.rules.broker_expiry)
-            raise not_rebuilt(record, f"its snapshot in remote storage contradicts the log in LOGDIR: {says}")
+            raise not_rebuilt(record, f"the segment's remote snapshot contradicts the log in LOGDIR: {says}")
 
     def _agreements(self, copies: Iterable[RemoteSegment]) -> Iterator[bool]:
         """For each of `copies` that the local log also has, yield whether the batches are the same."""
@@ -328,10 +328,10 @@ class RightSegments:
         try:
             return self._state_at(record.start_offset)
         except UnknownStateError as error:
-            why = "nor does LOGDIR at its end"
+            why = "and LOGDIR does not have it at the end of its log"
             if self.local is None:
                 why = "and no LOGDIR was given"
-            why = f"remote storage does not have the producer state at {record.start_offset}, {why}: {error.message}"
+            why = f"remote storage lacks the producer state at offset {record.start_offset}, {why}: {error.message}"
             raise not_rebuilt(record, why) from error
 
     def _continued(self, record: RemoteLogSegmentMetadata, before: RemoteState, runs: Sequence[Run]) -> RemoteState:
@@ -343,7 +343,7 @@ class RightSegments:
         fold.combine(from_entries(before.entries))
         for run in runs:
             if (bad := fold.combine(run.deltas)) >= 0:
-                raise not_rebuilt(record, f"log: no broker could replay the batch at {bad}")
+                raise not_rebuilt(record, f"log: a broker could not replay the batch at offset {bad}")
         end = record.end_offset + 1
         self._states[end] = RemoteState(end, to_entries(fold.deltas()), before.is_complete)
         return self._states[end]

@@ -110,7 +110,8 @@ def not_from(source: ObjectStore, missing: MissingSegment, why: str) -> Mending:
     """Return a segment that cannot be mended from `source`. `why` is the reason."""
     error = CorruptDataError(
         f"{not_mended(missing.metadata)}{source.uri}: {why}",
-        hint="find its objects, for example in older versions of the bucket, and give that location as --from",
+        hint="find the objects of the segment, for example in older versions of the bucket, and give their location "
+        "as --from",
     )
     return Mending(missing, MendAction.NONE, MendOutcome.FAILED, error=error)
 
@@ -121,22 +122,26 @@ def plaintext_refused(metadata: RemoteLogSegmentMetadata, manifest: str) -> Plai
     `manifest` is the key of an encrypted segment's manifest.
     """
     return PlaintextRefusedError(
-        f"{metadata.id}: not mended: it is plain text, and the plugin encrypts there: see {manifest}",
-        hint="--allow-plaintext, if plain text may be stored there",
+        f"{metadata.id}: not mended: the segment is plain text, but the plugin encrypts at this location, see "
+        f"{manifest}",
+        hint="if plain text may be stored there, add --allow-plaintext",
     )
 
 
 def why_not(metadata: RemoteLogSegmentMetadata, found: RemoteSegment | IncompleteSegment | None) -> str:
     """Return the reason why the objects in the other location cannot restore a segment; "" if they can."""
     if found is None:
-        return "it has no objects"
+        return "the location has no objects of the segment"
     if isinstance(found, IncompleteSegment):
         return found.problem
     if found.is_encrypted:
-        return "it is encrypted, and tiersnap has no key to compare it: copy its objects with the store's own client"
+        return (
+            "the segment is encrypted, and tiersnap has no key to compare it: copy its objects with the client of the "
+            "store"
+        )
     theirs = found.metadata
     told = (metadata.start_offset, metadata.end_offset, metadata.segment_size, metadata.segment_leader_epochs)
     there = (theirs.start_offset, theirs.end_offset, theirs.segment_size, theirs.segment_leader_epochs)
     if told != there:
-        return "it is another segment than the record describes"
+        return "the segment there is not the one that the record describes"
     return ""

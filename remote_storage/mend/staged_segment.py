@@ -87,7 +87,7 @@ class StagedSegment:
             theirs = batches_of(LOCAL, [segment], bounds)
         # Files may be missing on this host. The remaining files must have the same batches.
         if not are_among(batches_of(local.filesystem, held, bounds), theirs):
-            raise not_rebuilt(record, "the log in LOGDIR has other batches at its offsets")
+            raise not_rebuilt(record, "the log in LOGDIR has other batches at the offsets of the segment")
 
     def check_target(self, target: ObjectStore) -> None:
         """Check that no key has other content in the target, so that objects of two segments are never mixed.
@@ -101,7 +101,7 @@ class StagedSegment:
             size = self.copy.objects.sizes[key]
             own, other = ObjectSource(self.store, key, size), ObjectSource(target, key, size)
             if there.size != size or not _is_same(own, other):
-                raise ObjectExistsError(f"{target.uri}{key}: an object with other content exists")
+                raise ObjectExistsError(f"{target.uri}{key}: the object exists with other content")
 
 
 @contextmanager
@@ -123,7 +123,8 @@ def staged(source: ObjectStore, found: RemoteSegment) -> Iterator[StagedSegment]
                 raise CorruptDataError(error.message) from error
             if head is not None and head.crc32c not in (None, put.crc32c):
                 raise CorruptDataError(
-                    f"{source.uri}{key}: content has CRC {put.crc32c:08x}, {head.crc32c:08x} was stored with it",
+                    f"{source.uri}{key}: the content has CRC {put.crc32c:08x}, but CRC {head.crc32c:08x} was "
+                    "stored with it",
                     key=key,
                 )
             _log.debug("fetched %s%s: %d bytes", source.uri, key, put.size)

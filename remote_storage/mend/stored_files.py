@@ -130,7 +130,8 @@ def not_rebuilt(record: RemoteLogSegmentMetadata, why: str) -> NotRebuiltError:
     """Return the error that a segment cannot be rebuilt. `why` is the reason."""
     return NotRebuiltError(
         f"{not_mended(record)}{why}",
-        hint="give the LOGDIR of a replica with these offsets; or --from, the location of the objects",
+        hint="give as LOGDIR a log directory with these offsets, or give as --from a location with the objects of "
+        "the segment",
     )
 
 
@@ -185,7 +186,7 @@ def stored_copy(store: ObjectStore, record: RemoteLogSegmentMetadata, there: Seg
     except CorruptDataError:
         return plain
     if manifest.is_encrypted:
-        raise not_rebuilt(record, "the plugin encrypted it, and tiersnap has no key")
+        raise not_rebuilt(record, "the plugin encrypted the segment, and tiersnap has no key")
     chunks = None
     if manifest.is_compressed:
         chunks = manifest.chunks

@@ -143,14 +143,14 @@ def decode(value: bytes) -> MetadataRecord:
         if frame != _FRAME_VERSION or version != _MESSAGE_VERSION or decoder is None:
             raise CorruptMetadataRecordError(
                 f"frame version {frame}, api key {api_key}, version {version}: this tiersnap cannot decode the record",
-                hint="a newer Kafka wrote it: use a newer tiersnap",
+                hint="a newer Kafka wrote the record: use a newer tiersnap",
             )
         record = decoder(reader)
         reader.ensure_end()
     except (ValueError, InvalidKeyError) as error:
         raise CorruptMetadataRecordError(
             f"not a record of {METADATA_TOPIC}: {error}",
-            hint="a program other than brokers and tiersnap writes to the topic",
+            hint="find the program that writes to the topic: only brokers and tiersnap should",
         ) from error
     return record
 

@@ -110,9 +110,13 @@ class TopicIdPartition:
     def __post_init__(self) -> None:
         if not is_topic_name(self.topic):
             name = self.topic[:_SHOWN]
-            raise InvalidKeyError(f"{name!r} is not a topic name: 1 to 249 letters, digits, dots, dashes, _")
+            raise InvalidKeyError(
+                f"{name!r} is not a topic name, which has 1 to 249 letters, digits, dots, dashes and _"
+            )
         if self.topic_id is not None and not is_uuid(self.topic_id):
-            raise InvalidKeyError(f"topic id {self.topic_id[:_SHOWN]!r} is not 22 characters base64url of 16 bytes")
+            raise InvalidKeyError(
+                f"topic id {self.topic_id[:_SHOWN]!r}: not 22 base64url characters, which stand for 16 bytes"
+            )
         if not 0 <= self.partition < 1 << 31:
             raise InvalidKeyError(f"{self.partition} is not a partition number")
 
@@ -150,7 +154,9 @@ class RemoteLogSegmentId:
     def __post_init__(self) -> None:
         partition_of(self.topic, self.topic_id, self.partition)
         if not is_uuid(self.segment_id):
-            raise InvalidKeyError(f"segment id {self.segment_id[:_SHOWN]!r} is not 22 characters base64url of 16 bytes")
+            raise InvalidKeyError(
+                f"segment id {self.segment_id[:_SHOWN]!r}: not 22 base64url characters, which stand for 16 bytes"
+            )
 
     @classmethod
     def of(cls, partition: TopicIdPartition, segment_id: str) -> RemoteLogSegmentId:
@@ -186,7 +192,9 @@ class RemoteLogSegmentMetadata:
 
     def __post_init__(self) -> None:
         if self.start_offset < 0 or self.end_offset < self.start_offset:
-            raise InvalidKeyError(f"{self.id}: no segment has offsets {self.start_offset} .. {self.end_offset}")
+            raise InvalidKeyError(
+                f"{self.id}: the offsets {self.start_offset} to {self.end_offset} are not possible for a segment"
+            )
         if not self.segment_leader_epochs:
             raise InvalidKeyError(f"{self.id}: a remote segment needs at least one leader epoch")
 
@@ -224,7 +232,7 @@ def outside_lineage(segment: RemoteLogSegmentMetadata, end_offset_for: EndOffset
     epochs = _without_empty(epochs_in_range(segment.segment_leader_epochs, log_start_offset, end), end)
     epochs = tuple(LeaderEpoch(epoch, max(start, segment.start_offset)) for epoch, start in epochs)
     if not epochs:
-        return f"it ends before the log start {log_start_offset}"
+        return f"the segment ends before the log start offset {log_start_offset}"
     ends = [start for _, start in epochs[1:]] + [end]
     for number, ((epoch, start), epoch_end) in enumerate(zip(epochs, ends, strict=True)):
         if why := _epoch_outside(epoch, start, epoch_end, end_offset_for, is_last=number == len(epochs) - 1):
@@ -244,11 +252,11 @@ def _epoch_outside(epoch: int, start: int, end: int, end_offset_for: EndOffsetFo
     if answered != epoch or lineage_end == before:
         return f"leader epoch {epoch} is not in the lineage of the partition"
     if before > start:
-        return f"leader epoch {epoch} begins at offset {before}, and at offset {start} in the segment"
+        return f"leader epoch {epoch} begins at offset {before} in the log, but at offset {start} in the segment"
     if not is_last and lineage_end != end:
-        return f"leader epoch {epoch} ends at offset {lineage_end}, in the segment at {end}"
+        return f"leader epoch {epoch} ends at offset {lineage_end} in the log, but at offset {end} in the segment"
     if lineage_end < end:
-        return f"leader epoch {epoch} ends at offset {lineage_end}, the segment at {end}"
+        return f"leader epoch {epoch} ends at offset {lineage_end} in the log, but the segment ends at offset {end}"
     return ""
 
 

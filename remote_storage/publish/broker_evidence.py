@@ -84,9 +84,11 @@ def _one(broker: BrokerSettings | str, location: RemoteLocation, answers: Sequen
     ours = place_of_location(location)
     outcome, said = _compare(broker, theirs, ours), f"{names} names {theirs}"
     if outcome is not EvidenceOutcome.PROVES:
-        return Evidence(_KIND, outcome, f"{said}, and this is {ours}")
+        return Evidence(_KIND, outcome, f"{said}, but this location is {ours}")
     if not broker.pid and not any(_has_settings(each, broker) for each in answers):
-        return Evidence(_KIND, EvidenceOutcome.HINTS, f"{said}, and the cluster does not say that a broker has it")
+        return Evidence(
+            _KIND, EvidenceOutcome.HINTS, f"{said}, but the cluster does not show that a broker has this setting"
+        )
     return Evidence(_KIND, outcome, said)
 
 

@@ -58,17 +58,17 @@ class Looked:
         """Return the evidence for or against the location."""
         keys = ", ".join(map(self.location.log_uri, self.missing))
         if self.found is None and self.missing:
-            said = f"the newest segments that brokers uploaded themselves are not there: {keys}"
+            said = f"the location does not have the newest segments that brokers uploaded: {keys}"
             return Evidence(_KIND, EvidenceOutcome.CONTRADICTS, said)
         if self.found is None:
-            said = "no segment is left that brokers uploaded themselves"
+            said = "remote storage has no segment left that a broker uploaded"
             return Evidence(_KIND, EvidenceOutcome.SILENT, said)
         if self.missing:
-            told = f"the newest segment that brokers uploaded themselves is not there ({keys}), and an older one is"
-            said = f"{told}: objects were lost, or brokers have another location since"
+            told = f"the location does not have the newest segment that brokers uploaded ({keys}), but has an older one"
+            said = f"{told}: objects were lost, or brokers have switched to another location"
             return Evidence(_KIND, EvidenceOutcome.SILENT, said)
         key, when = self.location.log_uri(self.found), _utc(self.found.event_timestamp)
-        said = f"brokers uploaded {key} at {when}, and a copy of the location has it, too"
+        said = f"brokers uploaded {key} at {when}, but a copy of the location would have this object too"
         return Evidence(_KIND, EvidenceOutcome.HINTS, said)
 
     def replica_mark(self) -> Evidence | None:
@@ -88,7 +88,7 @@ class Looked:
         info = store.head(first.key)
         if info is None or not info.is_replica:
             return None
-        said = f"S3 replication made {store.uri}{info.key} from an object of another bucket"
+        said = f"S3 replication wrote {store.uri}{info.key} as a copy of an object in another bucket"
         return Evidence(EvidenceKind.REPLICA_MARK, EvidenceOutcome.CONTRADICTS, said)
 
 
@@ -113,7 +113,10 @@ class BrokerSegments:
             looked = self._look(reader, locations)
             is_all = reader.is_whole or looked.found is not None or looked.missing
         if not is_all:
-            self.talk("reading all records of remote segments: the newest name none that brokers uploaded themselves")
+            self.talk(
+                "reading all records of remote segments, because the newest records name no segment that a "
+                "broker uploaded"
+            )
             with self.metadata_topic.read_all() as reader:
                 looked = self._look(reader, locations)
         return looked

@@ -52,21 +52,23 @@ class LeaderLog:
         record = witness(local, end_offset, high_watermark)
         if record is None:
             raise UnprovenLogError(
-                f"{local.partition.path}: no record here to compare with the leader of {name}",
+                f"{local.partition.path}: the local log has no record to compare with the leader of {name}",
                 hint="run the same command again once the leader has more records",
             )
         try:
             found = self._read(record.offset)
         except ClusterRefusedError as refused:
             raise UnprovenLogError(
-                f"{name}: {local.partition.path} cannot be compared with the leader's log: {refused.message}",
-                hint=f"run it on the broker's host as the broker's user, or allow READ of {self.topic}",
+                f"{name}: the log {local.partition.path} cannot be compared with the leader's log: {refused.message}",
+                hint="run the command on the broker's host as the broker's user, or give this user the permission to "
+                f"READ {self.topic}",
             ) from refused
         if _content(found) != (record.offset, record.key, record.value) or not _is_of_time(found, record.timestamp):
             raise DivergedLogError(
-                f"{local.partition.path}: its record at offset {record.offset} ({utc(record.timestamp)}) is not that "
-                f"of the leader of {name}",
-                hint="two logs have one topic id: tier from the leader's log directory; give a clone another --remote",
+                f"{local.partition.path}: the record at offset {record.offset} ({utc(record.timestamp)}) differs "
+                f"from the record of the leader of {name}",
+                hint="two different logs have the same topic id: run tier on the leader's log directory; give a "
+                "clone another --remote",
             )
 
     def _read(self, offset: int) -> Message:
@@ -83,7 +85,8 @@ class LeaderLog:
                     if error.name() not in PASSING:
                         raise self.cluster.to_error(f"reading {self.topic}", error, f"READ of {self.topic}")
         raise BrokerUnavailableError(
-            f"{self.cluster.bootstrap_server}: no record of {self.topic}-{self.partition} within {_SECONDS:.0f} s",
+            f"{self.cluster.bootstrap_server}: no record of {self.topic}-{self.partition} arrived within "
+            f"{_SECONDS:.0f} s",
             hint="run the same command again",
         )
 

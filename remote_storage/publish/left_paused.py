@@ -55,7 +55,7 @@ def find_left_paused(cluster: Cluster, store: ObjectStore | None, topic_ids: Map
 
 def _state(cluster: Cluster, store: ObjectStore | None, topic: str, topic_id: str) -> PausedTopic | None:
     if store is None:
-        why = "tiersnap paused copying; give --remote to learn whether a run is still working"
+        why = "tiersnap paused copying; to see whether that run is still working, give --remote"
         return PausedTopic(topic, PauseState.NOT_ASKED, why)
     try:
         saved = SavedConfigsStore(store).find({topic: topic_id}, cluster.cluster_id())
@@ -64,7 +64,7 @@ def _state(cluster: Cluster, store: ObjectStore | None, topic: str, topic_id: st
     except CorruptDataError as damaged:
         return PausedTopic(topic, PauseState.NOTHING_SAVED, f"copying is paused: {damaged.message}", damaged.hint)
     if saved:
-        why = "an earlier run left copying paused: nothing is tiered, and retention deletes nothing"
+        why = "an earlier run ended without resuming copying: nothing is tiered, and retention deletes nothing"
         return PausedTopic(topic, PauseState.LEFT, why)
     try:
         check_copying_was_not_switched_off(topic, cluster.settings(topic), ())

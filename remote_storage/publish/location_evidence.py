@@ -78,9 +78,10 @@ class ProvePlace:
         looked = self._segments.look(in_each_layout(self.store))
         if looked.found is None:
             raise UsageError(
-                f"{self.store.uri}: layout unknown: {self.cluster.bootstrap_server} does not return {CLASS_NAME}, and "
-                "the location has no segment that its brokers uploaded",
-                hint=f"--layout, one of {', '.join(LAYOUTS)}; or the right to describe the configs of the cluster",
+                f"{self.store.uri}: the layout is unknown: {self.cluster.bootstrap_server} does not return "
+                f"{CLASS_NAME}, and the location has no segment that a broker uploaded",
+                hint=f"give --layout {' or '.join(LAYOUTS)}; or give this user the permission to describe the "
+                "configs of the cluster",
             )
         return looked.location
 
@@ -146,7 +147,7 @@ class ProvePlace:
     def _read_back(self, location: RemoteLocation) -> Evidence:
         records = self._records
         if records is None:
-            said = f"{location.store.uri}: no such directory"
+            said = f"{location.store.uri}: the directory does not exist"
             return Evidence(EvidenceKind.READ_BACK, EvidenceOutcome.SILENT, said)
         records.find()
         return self._job(location, records).evidence()
@@ -157,11 +158,19 @@ class ProvePlace:
     def _kept_read_back(self) -> Evidence:
         kind, record = EvidenceKind.READ_BACK, self._found_record()
         if record is None or record.brokers is None:
-            return Evidence(kind, EvidenceOutcome.SILENT, "they have read no record back from there")
+            return Evidence(
+                kind, EvidenceOutcome.SILENT, "brokers have not read a record back from the location (--prove)"
+            )
         if record.brokers != self._brokers_digest:
-            said = "a record was read back from there, but brokers have restarted or changed their configuration since"
+            said = (
+                "brokers once read a record back from the location, but have since restarted or changed their "
+                "configuration"
+            )
             return Evidence(kind, EvidenceOutcome.SILENT, said)
-        said = "they read a record back from there, and have neither restarted nor changed their configuration since"
+        said = (
+            "brokers read a record back from the location, and have since neither restarted nor changed their "
+            "configuration"
+        )
         return Evidence(kind, EvidenceOutcome.PROVES, said)
 
     def _found_record(self) -> ReadBackRecord | None:

@@ -22,12 +22,15 @@ from enum import StrEnum
 
 from tiersnap.remote_storage.errors import UnprovenPlaceError, WrongPlaceError
 
-NAME_THE_PLACE = "give the location, its prefix and --layout as the brokers' server.properties has them"
+NAME_THE_PLACE = "give --remote, its prefix and --layout as in server.properties of the brokers"
 HOW_TO_PROVE = (
-    "add --prove --apply: the brokers then read a record back from there; or run the command on a broker's host as the "
-    "broker's user: it reads the broker's configuration"
+    "add --prove --apply: the brokers then read a record back from the location. Or run the command on a broker's "
+    "host as the broker's user: tiersnap then reads the broker's configuration"
 )
-_RISK = "if brokers read another location, local retention deletes the local files and consumers read nothing"
+_RISK = (
+    "if brokers read another location, local retention deletes the local files, and then consumers cannot read these "
+    "offsets"
+)
 
 
 class LocationState(StrEnum):
@@ -113,7 +116,7 @@ class LocationVerdict:
             found = "; ".join(each.sentence for each in self.evidence) or "there is no evidence"
             return f"nothing proves that brokers read {self.location}: {found}"
         if self.state is LocationState.CONTRADICTED:
-            return f"{self.location}: not where brokers read: {self.decided_by.sentence}"
+            return f"{self.location}: brokers read another location: {self.decided_by.sentence}"
         said = f"brokers read {self.location}: {self.decided_by.sentence}"
         for each in self.evidence:
             if each.outcome is EvidenceOutcome.CONTRADICTS:
@@ -149,7 +152,7 @@ class LocationVerdict:
             UnprovenPlaceError: no evidence proves the location.
         """
         if is_read_back_planned and self.is_open:
-            said = f"{self.sentence}; with --apply a record that brokers read back decides"
+            said = f"{self.sentence}; --apply lets brokers read a record back, which decides"
             return PlaceProof(EvidenceKind.READ_BACK_PLANNED, said)
         self.refuse_contradiction()
         if self.decided_by is not None:

@@ -99,11 +99,11 @@ def check_mark(settings: Mapping[str, TopicConfig], saved: SavedConfigs) -> None
     doubtful = aside_without_mark(settings, saved.before)
     if doubtful:
         raise SettingsAsideError(
-            f"{saved.topic}: saved configs in remote storage say that tiersnap overrode {', '.join(doubtful)}, "
-            f"and the topic does not say so itself, with {RETENTION_MS}={MARK}",
-            hint=f"to restore the saved configs: kafka-configs --alter --topic {saved.topic}{as_options(doubtful)}; to "
-            f"keep the current ones: delete claims/{saved.topic}-{saved.topic_id}/unblock.json; then run the same "
-            "command again",
+            f"{saved.topic}: the saved configs in remote storage show that tiersnap changed "
+            f"{', '.join(doubtful)}, but the topic lacks the mark {RETENTION_MS}={MARK}",
+            hint=f"to restore the saved configs: kafka-configs --alter --topic {saved.topic}{as_options(doubtful)}; "
+            f"to keep the present ones: delete claims/{saved.topic}-{saved.topic_id}/unblock.json; then run "
+            "the same command again",
             aside=doubtful,
         )
 
@@ -121,8 +121,9 @@ def _put_back(cluster: Cluster, saved: SavedConfigs) -> None:
         except TransientError as error:
             if time.monotonic() > deadline:
                 raise BrokerUnavailableError(
-                    f"{saved.topic}: configs are not restored, and copying may still be disabled: {error.message}",
-                    hint="run the same command again: it restores the configs first",
+                    f"{saved.topic}: tiersnap could not restore the configs, and copying may still be disabled: "
+                    f"{error.message}",
+                    hint="run the same command again: it first restores the configs",
                     before=dict(saved.before),
                 ) from error
             _log.warning("%s: configs are not restored yet, retrying: %s", saved.topic, error.message)
@@ -152,9 +153,9 @@ def _switch_on_alone(cluster: Cluster, saved: SavedConfigs, refused: ClusterRefu
     left = still_aside(cluster.settings(topic), saved.before)
     if left:
         raise SettingsAsideError(
-            f"{topic}: still set aside: {', '.join(left)}; the broker refuses the saved values: {refused.message}",
-            hint=f"kafka-configs --alter --topic {topic}{as_options(left)} (or other values that the broker accepts), "
-            "then run the same command again",
+            f"{topic}: configs not restored: {', '.join(left)}: the broker refuses the saved values: {refused.message}",
+            hint=f"kafka-configs --alter --topic {topic}{as_options(left)} (or with other values that the broker "
+            "accepts), then run the same command again",
             aside=left,
         ) from refused
 
@@ -164,7 +165,7 @@ def _wait_until(is_applied: Callable[[], bool], topic: str) -> None:
     while not is_applied():
         if time.monotonic() > deadline:
             raise BrokerUnavailableError(
-                f"{topic}: configs were changed, but brokers do not return the new values",
+                f"{topic}: tiersnap changed the configs, but brokers do not return the new values yet",
                 hint="run the same command again",
             )
         time.sleep(0.1)

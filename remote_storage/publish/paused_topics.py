@@ -95,7 +95,7 @@ class PausedTopics:
         """
         noted = after_other_run(partial(self._save, partitions), self.talk)
         pause(self.cluster, noted.saved, noted.off, while_off=act)
-        self.talk(f"{noted.saved.topic}: copying was paused and resumed")
+        self.talk(f"{noted.saved.topic}: tiersnap paused copying and resumed it")
 
     def forget(self, topic: str) -> None:
         """Delete the saved configs of a topic. Call this after copying continues."""
@@ -179,9 +179,9 @@ def restore_left(
             continue
         restored.append(each)
         if not apply:
-            talk(f"{each.topic}: an earlier run did not finish; --apply restores its configs and continues")
+            talk(f"{each.topic}: an earlier run did not finish; --apply first restores the configs of the topic")
         elif restore(cluster, each):
-            talk(f"{each.topic}: an earlier run did not finish; its configs are restored")
+            talk(f"{each.topic}: an earlier run did not finish; tiersnap has restored the configs of the topic")
     return Left(tuple(restored), refusals)
 
 

@@ -81,7 +81,9 @@ def plan_publication(
         try:
             check_identity(partition, topics, hidden)
             if plan.leader < 0:
-                raise BrokerUnavailableError(f"{partition} has no leader now", hint="run the same command again")
+                raise BrokerUnavailableError(
+                    f"{partition}: the partition has no leader now", hint="run the same command again"
+                )
             start = starts[partition]
             answers = lineage(partition, plan.leader)
             why_outside = partial(outside_lineage, end_offset_for=answers, log_start_offset=start)
@@ -121,7 +123,7 @@ def _refuse_doubted(plan: PublishPlan, doubts: Doubts, remote: Sequence[str]) ->
     for segment_id, why in doubts(plan.partition, told.keys()).items():
         wrong = told[segment_id]
         raise CorruptDataError(
-            f"{wrong.id}: offsets {wrong.start_offset} to {wrong.end_offset} are not published: {why}",
-            hint="on the leader's host, then publish again: "
-            f"tiersnap tier LOGDIR --remote {shlex.join(remote)} --upload-again {segment_id} --apply",
+            f"{wrong.id}: the offsets {wrong.start_offset} to {wrong.end_offset} are not published: {why}",
+            hint="on the leader's host upload the segment again, then publish again: tiersnap tier LOGDIR --remote "
+            f"{shlex.join(remote)} --upload-again {segment_id} --apply",
         )

@@ -270,7 +270,7 @@ class Publish:
         def see(_: list[str]) -> set[str]:
             if not done.watched:
                 return set()
-            self.talk(f"waiting up to {quiet:.0f} s until copying continues")
+            self.talk(f"waiting up to {quiet:.0f} s until the copy tasks continue")
             for each, progress in watch(reader, done.watched.values(), quiet).items():
                 if progress is CopyProgress.STUCK_AHEAD:
                     done.stuck_ahead.append(each)
@@ -355,13 +355,13 @@ class Publish:
         except (TransientError, ClusterRefusedError) as error:
             yield error
             return
-        _log.warning("copying was switched on while it was published: topic=%s", topic)
+        _log.warning("copying was enabled during the publication: topic=%s", topic)
         yield CopyingSwitchedOnError(
-            f"{topic}: copying was switched on while it was published: its copy tasks missed some of the records, and "
-            "upload these segments again",
-            hint=f"kafka-configs --alter --topic {topic} --add-config {COPY_DISABLE}=true with endless retention, then "
-            "false: the copy tasks continue after the published segments. Segments that were copied twice remain: "
-            "tiersnap runbook 6",
+            f"{topic}: another user or program enabled copying during the publication: the copy tasks missed some "
+            "of the records, and upload these segments again",
+            hint=f"kafka-configs --alter --topic {topic} --add-config {COPY_DISABLE}=true together with unlimited "
+            f"retention, then {COPY_DISABLE}=false: the copy tasks then continue after the published segments. "
+            "Segments that were uploaded twice remain: tiersnap runbook 6",
         )
 
 

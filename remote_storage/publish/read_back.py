@@ -50,7 +50,7 @@ _FAILING_SECONDS = 10.0  # errors that last longer count as permanent
 _RENEWED_EACH_SECONDS = 20.0
 SETTLE_SECONDS = 2.0  # time for the leader to read the published records before its copy task starts
 _KIND = EvidenceKind.READ_BACK
-_NEEDS = "--prove needs Kafka 3.9 or later in KRaft mode, and the rights to create, write, read and delete a topic"
+_NEEDS = "--prove needs Kafka 3.9 or later in KRaft mode, and the permissions to create, write, read and delete a topic"
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ class ReadBack:
         except TopicRefusedError as refused:
             return Evidence(_KIND, EvidenceOutcome.SILENT, f"{_NEEDS}: {refused.message}")
         except (ClusterRefusedError, DeliveryFailedError) as error:
-            return Evidence(_KIND, EvidenceOutcome.SILENT, f"no record was read back: {error.message}")
+            return Evidence(_KIND, EvidenceOutcome.SILENT, f"--prove: no record was read back: {error.message}")
 
     def clean(self, topic: ReadBackTopic, seconds: float = _DELETION_SECONDS) -> bool:
         """Delete a read-back topic and its objects in this location. Return whether everything was deleted.
@@ -158,17 +158,17 @@ class ReadBack:
                 renewed = now
             answer = ask()
             if answer is FirstRecord.NONCE:
-                return Evidence(_KIND, EvidenceOutcome.PROVES, "they read a record back from there")
+                return Evidence(_KIND, EvidenceOutcome.PROVES, "brokers read a record back from the location")
             if answer is FirstRecord.LOCAL:
                 failing_since = None
             elif answer is FirstRecord.FAILED:
                 failing_since = failing_since or now
             if failing_since and now > failing_since + _FAILING_SECONDS and self._is_there(metadata):
-                said = "they cannot read a record that was published to them from there"
+                said = "brokers cannot read the record that tiersnap published for --prove from the location"
                 return Evidence(_KIND, EvidenceOutcome.CONTRADICTS, said)
             time.sleep(_POLL_SECONDS)
         waited = human_duration(int(seconds * 1000))
-        return Evidence(_KIND, EvidenceOutcome.SILENT, f"they read no record back from there within {waited}")
+        return Evidence(_KIND, EvidenceOutcome.SILENT, f"brokers read no record back from the location within {waited}")
 
     def _is_there(self, metadata: RemoteLogSegmentMetadata) -> bool:
         return self.location.layout.inspect(self.location.store, metadata) is StoredState.COMPLETE

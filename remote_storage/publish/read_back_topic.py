@@ -122,7 +122,7 @@ class ReadBackTopic:
             if topic is not None and topic.leaders.get(0, -1) >= 0:
                 return topic
             time.sleep(_POLL_SECONDS)
-        raise self._unavailable("it has no leader")
+        raise self._unavailable("the topic has no leader")
 
     def write(self, now: int) -> None:
         """Write the old records, and one with the timestamp `now` (ms), which rolls their segment.
@@ -170,7 +170,7 @@ class ReadBackTopic:
             message = self._ask(consumer)
             if message is not None and message.error() is None and (epoch := message.leader_epoch()) is not None:
                 return epoch
-        raise self._unavailable("no record can be read")
+        raise self._unavailable("no record of the topic can be read")
 
     def first(self, consumer: Consumer, nonce: bytes) -> FirstRecord:
         """Read offset 0 once, and return the result."""

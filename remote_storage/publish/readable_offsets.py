@@ -26,10 +26,10 @@ WholeOf = Callable[[Collection[str]], Collection[str]]
 """Returns the given segment ids whose objects all exist."""
 
 KEEP_LOCAL = (
-    "keep the local files (local.retention.ms and local.retention.bytes of the topic) and put the objects back: "
-    "tiersnap runbook 'Objects that are lost or damaged'"
+    "keep the local files (local.retention.ms and local.retention.bytes of the topic), and restore the remote "
+    "objects: tiersnap runbook 'Objects that are lost or damaged'"
 )
-_OTHER_PLACE = f"is --remote, with its prefix and --layout, what the brokers use? If it is: {KEEP_LOCAL}"
+_OTHER_PLACE = f"check that --remote, its prefix and --layout are those of the brokers. If they are: {KEEP_LOCAL}"
 _NAMED = 5
 _NOTHING, _LOST, _WRONG, _COMPLETE = range(4)
 
@@ -75,10 +75,13 @@ class ReadableOffsets:
         for epoch, start, _ in parts(segment):
             then, now, first = after[epoch], self._index.epochs[epoch], max(start, self._log_start)
             for hidden_from, to in less_found(now, then, self._rank, first):
-                return f"it would hide offsets {hidden_from} to {to} of leader epoch {epoch}, which brokers find now"
+                return (
+                    f"its record would hide the offsets {hidden_from} to {to} of leader epoch {epoch}, which brokers "
+                    "find now"
+                )
             gains = gains or any(less_found(then, now, self._rank, first))
         if not gains:
-            return "brokers would not read it"
+            return "brokers would not read the segment"
         self._index.take(segment)
         self._of_this_log[segment.id.segment_id] = segment
         self._held = None
@@ -102,7 +105,8 @@ class ReadableOffsets:
         theirs = sorted(self._of_this_log.values(), key=lambda each: each.start_offset)
         if theirs and all(self._rank(each) < _WRONG for each in theirs):
             raise LostCopyError(
-                f"{theirs[0].id.topic_id_partition}: {_not_complete(theirs)}, nor is any other of this partition",
+                f"{theirs[0].id.topic_id_partition}: {_not_complete(theirs)}, and the location has no other "
+                "complete segment of the partition",
                 hint=_OTHER_PLACE,
             )
 
@@ -129,8 +133,9 @@ class ReadableOffsets:
 def lost_copies(copies: Sequence[RemoteLogSegmentMetadata]) -> LostCopyError:
     """Return the error for incomplete published segments of one partition, which no segment of ours replaces."""
     return LostCopyError(
-        f"{copies[0].id.topic_id_partition}: {_not_complete(copies)}: without local files consumers stop there",
-        hint=f"{KEEP_LOCAL}. If the leader still has the local files, tiersnap tier --apply uploads them again",
+        f"{copies[0].id.topic_id_partition}: {_not_complete(copies)}: consumers cannot read these offsets if the "
+        "local files are gone",
+        hint=f"{KEEP_LOCAL}. If the leader still has the local files, upload them again: tiersnap tier --apply",
     )
 
 
@@ -141,18 +146,24 @@ def held_back(segment: RemoteLogSegmentMetadata, why: str, *, is_behind: bool) -
         why: the reason, for the message.
         is_behind: whether the segment follows all published segments. Otherwise brokers count its offsets as tiered.
     """
-    said = f"{_name(segment)} is held back: {why}"
+    said = f"{_name(segment)} is not published: {why}"
     if not is_behind:
-        return LostCopyError(f"{said}; no complete segment that brokers read has all of its offsets", hint=KEEP_LOCAL)
+        return LostCopyError(
+            f"{said}; and no complete segment that brokers read has all offsets of the segment", hint=KEEP_LOCAL
+        )
     return HiddenOffsetsError(
         said,
-        hint=f"kafka-configs --alter --topic {segment.id.topic} --add-config {COPY_DISABLE}=false lets brokers copy it",
+        hint=f"to let brokers upload the segment: kafka-configs --alter --topic {segment.id.topic} --add-config "
+        f"{COPY_DISABLE}=false",
     )
 
 
 def read_in_part(segment: RemoteLogSegmentMetadata) -> LostCopyError:
     """Return the error for a published segment of which brokers read only some offsets."""
-    return LostCopyError(f"{_name(segment)} is read in part: other segments hide the rest", hint=KEEP_LOCAL)
+    return LostCopyError(
+        f"{_name(segment)}: brokers read only a part of the segment, because other segments hide the rest",
+        hint=KEEP_LOCAL,
+    )
 
 
 def _name(segment: RemoteLogSegmentMetadata) -> str:
@@ -164,4 +175,4 @@ def _not_complete(copies: Sequence[RemoteLogSegmentMetadata]) -> str:
     named = [f"{each.start_offset}-{each.id.segment_id}" for each in copies[:_NAMED]]
     if len(copies) > _NAMED:
         named.append(f"{len(copies) - _NAMED} more")
-    return f"copies that brokers know are not complete there ({', '.join(named)})"
+    return f"published segments are not complete at this location ({', '.join(named)})"

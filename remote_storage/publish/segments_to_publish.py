@@ -232,7 +232,7 @@ class _Planning:
         if self.readable.read(segment):
             action = PublishAction.COVERED
         elif self.is_blocked and segment.start_offset > self.next_offset:
-            return _held_back(segment, "an earlier segment is held back", is_behind=True)
+            return _held_back(segment, "an earlier segment cannot be published", is_behind=True)
         else:
             _refuse_hole(segment, self.next_offset)
             if why := self.readable.tell(replace(self._as_recorded(segment), state=SegmentState.COPY_SEGMENT_FINISHED)):
@@ -266,10 +266,10 @@ class _Planning:
         why = self.outside[segment.id.segment_id]
         if segment.end_offset >= self.next_offset and not self.is_blocked:
             raise LeaderEpochLineageError(
-                f"{segment.id.topic_id_partition}: segment {segment.start_offset}: {why}: the broker would copy it "
-                "again",
-                hint="the segment is from another log: run tiersnap tier on the leader's log directory up to the "
-                "segment's end offset",
+                f"{segment.id.topic_id_partition}: segment {segment.start_offset}: {why}: the broker would upload "
+                "the segment again",
+                hint="the segment belongs to another log: run tiersnap tier on the leader's log directory, up to "
+                "the end offset of the segment",
             )
         if self._is_held(segment):
             return planned
@@ -314,9 +314,10 @@ def _without_lineage(
 def _refuse_hole(segment: RemoteLogSegmentMetadata, next_offset: int) -> None:
     if segment.start_offset > next_offset:
         raise SegmentHoleError(
-            f"{segment.id.topic_id_partition}: segment {segment.start_offset} is next, but remote storage ends at "
-            f"{next_offset}: the offsets between would never be copied",
-            hint="tier the earlier segments first, on the leader's host: tiersnap tier --apply. If it reports "
-            "GAP_IN_REMOTE, let brokers copy (remote.log.copy.disable=false), then tiersnap maintain remove-orphans",
+            f"{segment.id.topic_id_partition}: remote storage ends at offset {next_offset}, but the next segment "
+            f"to publish starts at {segment.start_offset}: brokers would never upload the offsets between",
+            hint="first upload the earlier segments on the leader's host: tiersnap tier --apply. If it reports "
+            "GAP_IN_REMOTE, let brokers upload (remote.log.copy.disable=false), then run tiersnap maintain "
+            "remove-orphans",
             next_offset=next_offset,
         )

@@ -66,7 +66,7 @@ def _ask(cluster: Cluster, broker: int) -> BrokerAnswer | None:
     try:
         settings = cluster.broker_settings(broker)
     except (ClusterRefusedError, BrokerUnavailableError) as error:
-        _log.debug("broker %d does not say its settings: %s", broker, error.message)
+        _log.debug("broker %d does not return its settings: %s", broker, error.message)
         return None
     log_dirs = value_of(settings, "log.dirs", "") or value_of(settings, "log.dir", "")
     class_name, paths = value_of(settings, CLASS_NAME, ""), tuple(_split(log_dirs))
@@ -124,21 +124,22 @@ def layout_of_classes(classes: Collection[str], given: str | None) -> str | None
     known = {LAYOUT_OF_CLASS[name] for name in named if name in LAYOUT_OF_CLASS}
     if len(known) > 1:
         raise WrongPlaceError(
-            f"{CLASS_NAME}: brokers have {' and '.join(named)}: they cannot read each other's remote segments",
-            hint="give all brokers the same storage manager",
+            f"{CLASS_NAME}: brokers have different classes, {' and '.join(named)}, which cannot read each other's "
+            "remote segments",
+            hint="give all brokers the same storage manager class",
         )
     if not known:
         if named and given is None:
             raise UsageError(
-                f"{CLASS_NAME} is {', '.join(named)}: tiersnap does not know its layout",
-                hint=f"--layout, one of {', '.join(sorted(set(LAYOUT_OF_CLASS.values())))}",
+                f"{CLASS_NAME} is {', '.join(named)}, and tiersnap does not know the layout of this class",
+                hint=f"give --layout {' or '.join(sorted(set(LAYOUT_OF_CLASS.values())))}",
             )
         return given
     layout = known.pop()
     if given not in (None, layout):
         raise WrongPlaceError(
-            f"--layout {given}: not what brokers read: their {CLASS_NAME} is {', '.join(named)}",
-            hint=f"leave --layout out, or give --layout {layout}",
+            f"--layout {given}: brokers read another layout, because their {CLASS_NAME} is {', '.join(named)}",
+            hint=f"remove --layout, or give --layout {layout}",
         )
     return layout
 
@@ -154,7 +155,7 @@ def place_of_broker(settings: Mapping[str, str]) -> StoragePlace:
     if layout is None:
         if not name:
             raise ValueError(f"no {CLASS_NAME}")
-        raise ValueError(f"{CLASS_NAME}={name}: tiersnap does not know where it stores")
+        raise ValueError(f"{CLASS_NAME}={name}: tiersnap does not know where this class stores segments")
     below = settings.get(_PREFIX_NAME) or _PREFIX
     found = {key.removeprefix(below): value for key, value in settings.items() if key.startswith(below)}
     if layout == "local-tiered-storage":
@@ -166,7 +167,7 @@ def place_of_broker(settings: Mapping[str, str]) -> StoragePlace:
         return StoragePlace(layout, _given(found, "storage.s3.bucket.name"), prefix, endpoint)
     if backend == _FILE_SYSTEM:
         return StoragePlace(layout, "", f"{_given(found, 'storage.root')}/{prefix}")
-    raise ValueError(f"storage.backend.class={backend}: tiersnap does not know where it stores")
+    raise ValueError(f"storage.backend.class={backend}: tiersnap does not know where this class stores segments")
 
 
 def client_words(settings: Mapping[str, str]) -> list[str]:
@@ -259,12 +260,12 @@ def _s3_settings(values: Mapping[str, str], place: StoragePlace) -> S3Settings:
 def _given(settings: Mapping[str, str], name: str) -> str:
     value = _plain(settings, name)
     if not value:
-        raise ValueError(f"no {name} among its settings of remote storage")
+        raise ValueError(f"the remote storage settings of the broker have no {name}")
     return value
 
 
 def _plain(settings: Mapping[str, str], name: str) -> str:
     value = settings.get(name, "")
     if "${" in value:
-        raise ValueError(f"{name} comes from a config provider")
+        raise ValueError(f"tiersnap cannot read {name}, because a config provider supplies its value")
     return value

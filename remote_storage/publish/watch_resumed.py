@@ -39,6 +39,6 @@ def watch_resumed(
 def still_stuck(topics: Iterable[str]) -> StillStuckError:
     """Return the error for copy tasks that did not read the published records in spite of the pauses."""
     return StillStuckError(
-        f"{', '.join(topics)}: the copy task still fails at published segments",
-        hint="restart the leader: its copy task then continues after the published segments",
+        f"{', '.join(topics)}: the copy task still fails at segments that are already published",
+        hint="restart the broker that leads the partition: its copy task then continues after the published segments",
     )

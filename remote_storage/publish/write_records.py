@@ -71,9 +71,9 @@ def check_read_back(reader: MetadataReader, expected: Mapping[TopicIdPartition, 
     while missing := _missing(reader.read_to_end(), expected):
         if time.monotonic() > deadline:
             raise DeliveryFailedError(
-                f"{METADATA_TOPIC}: records of {count_of(len(missing), 'segment')} of "
-                f"{missing[0].id.topic_id_partition} are missing although all were acknowledged, first "
-                f"{missing[0].id.segment_id}",
+                f"{METADATA_TOPIC}: the records of {count_of(len(missing), 'segment')} of "
+                f"{missing[0].id.topic_id_partition} cannot be read, although the brokers acknowledged all; the "
+                f"first segment is {missing[0].id.segment_id}",
                 hint="run the same command again: it publishes the missing segments",
             )
         time.sleep(_POLL_SECONDS)
@@ -104,7 +104,7 @@ def _refuse_less(cache: MetadataCache, partition: TopicIdPartition, expected: Re
     for epoch, before in expected.epochs.items():
         for first, last in less_found(before, cache.index(partition).epochs[epoch], rank):
             raise LostCopyError(
-                f"{partition}: offsets {first} to {last} of leader epoch {epoch}: brokers do not find them: "
-                f"{METADATA_TOPIC} has records of another writer too; nothing more is published",
+                f"{partition}: brokers do not find the offsets {first} to {last} of leader epoch {epoch}, because "
+                f"another writer wrote to {METADATA_TOPIC} too; tiersnap publishes nothing more",
                 hint=KEEP_LOCAL,
             )

@@ -27,7 +27,7 @@ class ClusterRecord(StoredObject, frozen=True, kw_only=True):
 
     what = "the name of a cluster"
     limit = 4096
-    hint = "give the cluster by --cluster-id"
+    hint = "give the cluster id with --cluster-id"
 
     cluster_id: str
 
@@ -59,8 +59,9 @@ def check_cluster_id(
     key = keys.cluster(partition)
     if _recorded(store, partition) not in ((cluster_id,) if because else (cluster_id, None)):
         raise ObjectExistsError(
-            f"{store.uri}{key}: the segments of {partition} come from another cluster, not from {cluster_id}",
-            hint="give each cluster its own --remote: two logs with one topic id cannot be distinguished later",
+            f"{store.uri}{key}: the segments of {partition} come from another cluster than {cluster_id}",
+            hint="give each cluster a --remote of its own: later nothing could distinguish two logs with the same "
+            "topic id",
             key=key,
         ) from because
 
@@ -71,7 +72,7 @@ def _recorded(store: ObjectStore, partition: TopicIdPartition) -> str | None:
     except NewerFormatError:
         raise
     except CorruptDataError as error:
-        error.hint = "move it away, then run the same command again: it writes a new one"
+        error.hint = "move the object away, then run the same command again: tiersnap writes a new one"
         raise
 
 

@@ -42,6 +42,7 @@ def check_layout(location: RemoteLocation, partition: TopicIdPartition, finished
     if complete_in_other_layout(location, partition, {finished}):
         name, other = location.layout.name, location.in_other_layout.layout.name
         raise OtherLayoutError(
-            f"the segment is complete here in the layout {other}, and this run uses {name}: a location has one layout",
-            hint=f"--layout {other}; to use {name}, give another --remote, which has no segments yet",
+            f"the segment is complete in this location in the layout {other}, but this run uses {name}: a "
+            "location has only one layout",
+            hint=f"give --layout {other}; to use {name}, give another --remote that has no segments yet",
         )

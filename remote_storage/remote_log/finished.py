@@ -60,7 +60,8 @@ def finished_of(location: RemoteLocation, partition: TopicIdPartition) -> list[R
     gone = ids_of(inventory.superseded)
     for copy in inventory.uncounted:
         _log.warning(
-            "segment skipped: %s at %d: another attempt has its claim; tier the segment again",
+            "segment skipped: %s at offset %d: another copy attempt holds its claim; upload the segment again "
+            "with tier",
             partition,
             copy.start_offset,
         )
@@ -91,7 +92,7 @@ def _is_settled(location: RemoteLocation, inventory: RemoteInventory, copy: Remo
     # Readers of this layout cannot read a segment in the other layout, so this one still counts.
     if claim.finished and complete_in_other_layout(location, inventory.partition, {claim.finished}):
         return True
-    _log.warning("segment skipped: %s: its claim is not finished; tier the segment again", segment)
+    _log.warning("segment skipped: %s: its claim is not finished; upload the segment again with tier", segment)
     return False
 
 

@@ -44,11 +44,13 @@ def _log_end(store: ObjectStore, log: ObjectInfo, start_offset: int, position: i
         base_offset, length, magic, delta = _HEADER.unpack_from(window, position - begins)
         if base_offset <= last_offset:
             raise CorruptDataError(
-                f"{log.key}: the batch at byte {position} begins at offset {base_offset}, not at {last_offset + 1} "
-                "or a higher one"
+                f"{log.key}: the batch at byte {position} begins at offset {base_offset}, which is below the "
+                f"expected {last_offset + 1}"
             )
         last_offset = base_offset + (delta if magic >= 2 else 0)
         position += 12 + max(length, 0)
     if position != log.size or last_offset < start_offset:
-        raise CorruptDataError(f"{log.key}: the last batch ends at byte {position} of {log.size}")
+        raise CorruptDataError(
+            f"{log.key}: the last batch ends at byte {position}, but the object has {log.size} bytes"
+        )
     return int(last_offset) + 1

@@ -137,10 +137,10 @@ class RemoteLog:
         while start < end:
             holding = [copy for copy in self.copies.values() if copy.start_offset <= start < copy.end_offset]
             if not holding:
-                uri, what = self.location.store.uri, "is there"
+                uri, what = self.location.store.uri, "the location has no complete remote segment"
                 if self.copies:
-                    what = f"holds offset {start}"
-                raise CorruptDataError(f"{uri}: no whole remote segment of {self.partition.name} {what}")
+                    what = f"no complete remote segment has offset {start}"
+                raise CorruptDataError(f"{uri}: {what} of {self.partition.name}")
             copy = max(holding, key=lambda copy: (copy.start_offset == start, copy.end_offset, copy.segment_id))
             yield copy, start, min(end, copy.end_offset)
             start = copy.end_offset
@@ -168,7 +168,7 @@ class RemoteLog:
         for attempt in listed.get(metadata.id.topic_id_partition, ()):
             copy = read_segment(self.location.store, attempt)
             if isinstance(copy, IncompleteSegment):
-                raise CorruptDataError(f"remote segment {copy.segment_id}: {copy.problem}")
+                raise CorruptDataError(f"remote segment {copy.segment_id} is not complete: {copy.problem}")
             if copy.is_encrypted:
                 raise CorruptDataError(f"remote segment {copy.segment_id} is encrypted by the plugin")
             return copy
@@ -209,4 +209,4 @@ def snapshot_in_claim(claim: Claim | None, segment_id: str) -> ClaimedSnapshot |
 def differs_from_claim(data: bytes, crc: str) -> str:
     """Return how the CRC-32C of a snapshot differs from the claim's `crc` (8 hex digits); "" if equal."""
     found = f"{crc32c(data):08x}"
-    return "" if found == crc else f"has CRC {found}, its claim says {crc}"
+    return "" if found == crc else f"has CRC {found}, but the claim of its segment says {crc}"

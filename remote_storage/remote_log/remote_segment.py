@@ -181,15 +181,16 @@ def _aiven_segment(attempt: SegmentObjects, known: KnownManifests) -> RemoteSegm
     for kind, size in ((KeyKind.LOG, manifest.log_size), (KeyKind.INDEXES, manifest.indexes_size)):
         if objects[kind].size != size:
             raise CorruptDataError(
-                f"{objects[kind].key} has {count_of(objects[kind].size, 'byte')}, its manifest says {size}"
+                f"{objects[kind].key}: the object has {count_of(objects[kind].size, 'byte')}, but the manifest of "
+                f"the segment says {size}"
             )
     metadata = manifest.metadata
     expected = _segment_id(attempt.partition, attempt.segment_id)
     _refuse_prefix_without_slash(known.store, metadata.id, expected)
     if (metadata.id, metadata.start_offset) != (expected, attempt.start_offset):
         raise CorruptDataError(
-            f"{known.store.uri}{listed.key}: describes {metadata.id} from offset {metadata.start_offset}, not "
-            f"{expected} from offset {attempt.start_offset}"
+            f"{known.store.uri}{listed.key}: the manifest describes segment {metadata.id} at offset "
+            f"{metadata.start_offset}, but its key names {expected} at offset {attempt.start_offset}"
         )
     chunks = manifest.chunks if manifest.is_compressed else None
     return RemoteSegment(attempt, metadata, manifest.indexes, chunks, manifest.is_encrypted)
@@ -203,7 +204,7 @@ def _refuse_prefix_without_slash(
     if prefix and prefix != in_key.topic and replace(in_key, topic=in_manifest.topic) == in_manifest:
         raise RemoteStorageError(
             f"{store.uri}: the keys of brokers begin with {prefix!r}, which does not end with /",
-            hint="tiersnap reads a key.prefix that ends with /",
+            hint="tiersnap can read only a key.prefix that ends with /",
         )
 
 
@@ -211,7 +212,7 @@ def _local_segment(store: ObjectStore, attempt: SegmentObjects) -> RemoteSegment
     objects, start_offset = attempt.objects, attempt.start_offset
     log, epochs = objects[KeyKind.LOCAL_LOG], objects[KeyKind.LOCAL_LEADER_EPOCHS]
     if not 0 < log.size <= _LARGEST_SEGMENT:
-        raise CorruptDataError(f"{log.key}: invalid size of a segment: {count_of(log.size, 'byte')}")
+        raise CorruptDataError(f"{log.key}: the size of the segment, {count_of(log.size, 'byte')}, is not possible")
     end_offset = local_end(store, objects, start_offset)
     text = store.get(epochs.key, limit=_LARGEST_EPOCHS).decode("utf-8", "replace")
     segment_epochs = epochs_in_range(parse_leader_epochs(text, name=epochs.key), start_offset, end_offset)
@@ -232,7 +233,7 @@ def _local_segment(store: ObjectStore, attempt: SegmentObjects) -> RemoteSegment
 def _check_complete(attempt: SegmentObjects) -> None:
     if attempt.missing:
         missing = " and no ".join(attempt.missing)
-        raise CorruptDataError(f"no {missing}: the upload was not finished, or an object was lost")
+        raise CorruptDataError(f"the segment has no {missing}: its upload was not finished, or an object was lost")
 
 
 def _segment_id(partition: TopicIdPartition, segment_id: str) -> RemoteLogSegmentId:
@@ -279,7 +280,9 @@ def read_indexes(
         found = data[start - first : start - first + length]
         if len(found) != length:
             end = count_of(first + len(data), "byte")
-            raise CorruptDataError(f"{store.uri}{key}: {index} ends after {end}", key=key)
+            raise CorruptDataError(
+                f"{store.uri}{key}: the object ends after {end}, before the end of its {index}", key=key
+            )
         return found
 
     return {index: cut(index, place) for index, place in places.items()}
@@ -307,5 +310,7 @@ def decode_lineage(copy: RemoteSegment, data: bytes, *, name: str) -> LeaderEpoc
     """
     lineage = parse_leader_epochs(data.decode("utf-8", "replace"), name=name)
     if epochs_in_range(lineage, *copy.bounds) != copy.leader_epochs:
-        raise CorruptDataError(f"{name}: {lineage} contradict the manifest, which has {copy.leader_epochs}")
+        raise CorruptDataError(
+            f"{name}: the leader epochs {lineage} contradict the manifest, which has {copy.leader_epochs}"
+        )
     return lineage

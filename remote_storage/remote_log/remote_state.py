@@ -45,7 +45,7 @@ class RemoteSnapshot:
     segment_id: str
 
     def __str__(self) -> str:
-        return f"the snapshot of remote segment {self.segment_id} at {self.end_offset}"
+        return f"the snapshot of remote segment {self.segment_id} at offset {self.end_offset}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ class _Search:
             self._refused.append(error.message)
         except _RefusedError as refused:
             self._refused.append(str(refused))
-        told = "; ".join(self._refused) or f"no remote segment of this log ends at {self.offset} or below"
+        told = "; ".join(self._refused) or f"no remote segment of this log ends at offset {self.offset} or below"
         raise UnknownStateError(told, hint=ELSEWHERE)
 
     def _fold_back_to(self, offset: int) -> None:
@@ -108,7 +108,7 @@ class _Search:
     def _from(self, snapshot: RemoteSnapshot, earlier: Sequence[RemoteSnapshot]) -> RemoteState:
         claim_facts = self.reader.claim_facts(snapshot)
         if claim_facts.is_ours and claim_facts.provenance is None:
-            raise _RefusedError("cannot start a replay: its claim does not vouch for it")
+            raise _RefusedError("cannot start a replay, because the claim of its segment does not mark it as trusted")
         try:
             entries = self.reader.entries(snapshot)
         except CorruptDataError as error:
@@ -124,7 +124,9 @@ class _Search:
         fold = ProducerFold(entries.size)
         fold.combine(from_entries(entries))
         if (error := fold.combine(self._after)) >= 0:
-            raise _RefusedError(f"cannot start a replay: a broker would refuse the batch at {error} after it")
+            raise _RefusedError(
+                f"cannot start a replay, because a broker would refuse the later batch at offset {error}"
+            )
         state = fold.deltas()
         return RemoteState(self.offset, to_entries(state), is_complete, tuple(self._refused))
 
@@ -150,7 +152,7 @@ class _Search:
                 continue
             if lost := self._count_lost(older, latest, each.end_offset, snapshot_offset):
                 raise _RefusedError(
-                    f"has lost {count_of(lost, 'active producer')} of the snapshot at {each.end_offset}",
+                    f"lacks {count_of(lost, 'active producer')} of the snapshot at offset {each.end_offset}",
                     each.end_offset,
                 )
             if self.reader.claim_facts(each).provenance is not None:

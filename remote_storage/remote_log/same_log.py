@@ -88,10 +88,10 @@ def _check_same_batch(location: RemoteLocation, segment: RemoteSegment, local: S
     remote = b"" if position < 0 else fetch_range(location.store, segment, position, _HEADER.size)
     if remote != batch.header:
         raise DivergedLogError(
-            f"{local.log.path}: its batch before offset {segment.end_offset} is not the last one of "
-            f"{location.log_uri(segment.metadata)}: {_said(batch.header)} here, {_said(remote)} there",
-            hint="two logs have one topic id: tier from the replica whose log is in remote storage, and give a clone "
-            "another --remote",
+            f"{local.log.path}: the last batch before offset {segment.end_offset} is {_said(batch.header)}, but "
+            f"in {location.log_uri(segment.metadata)} it is {_said(remote)}",
+            hint="two different logs have the same topic id: run tier on the replica whose log is in remote "
+            "storage, and give a clone another --remote",
         )
 
 

@@ -76,14 +76,15 @@ def fetch_log(store: ObjectStore, copy: RemoteSegment, file: BinaryIO, stop: Eve
     crc = 0
     for stored, pieces in _chunks(store, copy):
         if stop is not None and stop.is_set():
-            raise TransientError(f"{store.uri}{key}: no longer wanted")
+            raise TransientError(f"{store.uri}{key}: reading stopped, because the data is no longer needed")
         crc = google_crc32c.extend(crc, stored)
         file.writelines(pieces)
     found = store.head(key)
     if found is not None and found.crc32c not in (None, crc):
         raise CorruptDataError(
-            f"{store.uri}{key}: content has CRC {crc:08x}, CRC {found.crc32c:08x} was stored with it",
-            hint="run the same command again; if the error recurs, use another segment, if any: --without SEGMENT_ID",
+            f"{store.uri}{key}: the content has CRC {crc:08x}, but CRC {found.crc32c:08x} was stored with it",
+            hint="run the same command again; if the error recurs, use another segment with these offsets, if there "
+            "is one: --without SEGMENT_ID",
             key=key,
         )
 
@@ -168,6 +169,6 @@ def _decompressed(store: ObjectStore, key: str, chunk: chunk_index.Chunk, stored
     except ValueError as error:
         raise CorruptDataError(
             f"{store.uri}{key}: the chunk at byte {chunk.position}: {error}",
-            hint="use another segment with these offsets, if any: --without SEGMENT_ID",
+            hint="use another segment with these offsets, if there is one: --without SEGMENT_ID",
             key=key,
         ) from error

@@ -58,7 +58,10 @@ class SnapshotManifest(StoredObject, frozen=True, kw_only=True):
 
     what = "a snapshot manifest"
     limit = 64 << 20  # about 130 bytes per snapshot
-    hint = "move it away; tiersnap run --source LOGDIR --remote URI --warehouse OTHER --apply writes another"
+    hint = (
+        "move the object away; to write another one: tiersnap run --source LOGDIR --remote URI --warehouse OTHER "
+        "--apply"
+    )
 
     tool: str
     run_id: str

@@ -63,7 +63,7 @@ def state_at(
             raise
         found = found_since(None)
     for why in found.refused:
-        _log.warning("%s: %s: the state is computed from earlier remote segments", partition.name, why)
+        _log.warning("%s: %s: tiersnap computes the producer state from earlier remote segments", partition.name, why)
     return found
 
 
@@ -84,7 +84,7 @@ def living_producers(
         try:
             entries = log.entries(of)
         except CorruptDataError as error:
-            _log.debug("%s: left out: %s", partition.name, error.message)
+            _log.debug("%s: not used: %s", partition.name, error.message)
             return np.empty(0, np.int64)
         living: np.ndarray = expiry.live(entries)["producer_id"]
         return living

@@ -43,8 +43,9 @@ def _check_offsets(listed: Sequence[PartitionObjects], asked: RestoreRequest) ->
         if offset is not None and len(listed) > 1:
             named = ", ".join(str(each.partition) for each in listed[:_MOST_NAMED])
             raise UsageError(
-                f"{option} {offset} for {count_of(len(listed), 'partition')}: {named}",
-                hint=f"name one: {option} {offset} --partition {listed[0].partition}",
+                f"{option} {offset} can apply to only one partition, but {count_of(len(listed), 'partition')} are "
+                f"selected: {named}",
+                hint=f"select one partition: {option} {offset} --partition {listed[0].partition}",
             )
 
 
@@ -61,7 +62,7 @@ def _find_partitions(store: ObjectStore, asked: RestoreRequest) -> list[Partitio
             number = f", partition {min(missing)}"
         raise ObjectNotFoundError(
             f"{store.uri}: no remote segment of {topic}{number}",
-            hint="--remote is the location of the topic's segments, with the plugin's key.prefix",
+            hint="give as --remote the location of the topic's segments, including the plugin's key.prefix",
         )
     _check_is_one_topic(store, topic, listed)
     return listed
@@ -84,12 +85,12 @@ def _check_is_one_topic(store: ObjectStore, topic: str, listed: Sequence[Partiti
     if len(topic_ids) > 1:
         raise UsageError(
             f"{store.uri}: {topic} has segments under {len(topic_ids)} topic ids: {named(map(str, topic_ids))}",
-            hint="the topic was created again; name one: --topic-id ID",
+            hint="the topic was deleted and created again; select one topic id: --topic-id ID",
         )
     if len({each.is_local for each in listed}) > 1:
         raise UsageError(
             f"{store.uri}: {topic} has segments in both layouts",
-            hint="name one: --layout aiven or --layout local-tiered-storage",
+            hint="select one layout: --layout aiven or --layout local-tiered-storage",
         )
 
 
@@ -104,8 +105,8 @@ def _source_cluster(store: ObjectStore, listed: PartitionObjects, given: str | N
         return given
     if given not in (None, recorded):
         raise UsageError(
-            f"{listed.partition}: --cluster-id {given}, but the run that uploaded it recorded {recorded}",
-            hint="leave --cluster-id out: restore uses the recorded id",
+            f"{listed.partition}: --cluster-id is {given}, but the run that uploaded the partition recorded {recorded}",
+            hint="remove --cluster-id: restore then uses the recorded cluster id",
         )
     return recorded
 

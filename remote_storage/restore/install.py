@@ -59,7 +59,9 @@ class Installation:
     def path(self) -> Path:
         """Return the local path of the log directory. Raises UsageError: the log directory is on no local disk."""
         if not self.log_dir.filesystem.is_local:
-            raise UsageError(f"{self.logdir}: --apply needs a local directory", hint="run it on the broker host")
+            raise UsageError(
+                f"{self.logdir}: --apply needs a directory on this host", hint="run the command on the broker's host"
+            )
         return Path(self.log_dir.path)
 
     def plans(self, *, write: bool) -> Iterator[tuple[Partition, list[PlannedInstall]]]:
@@ -87,9 +89,9 @@ class Installation:
                 yield partition, planned
         if not (has_any or self.other_ids or self.errors):
             raise ObjectNotFoundError(
-                "no run stored a snapshot of any of these partitions there",
-                hint="give the --remote of tiersnap run; a run stores the snapshots that the brokers lack, "
-                "with --all the snapshot at every snapshot offset",
+                "the location has no snapshot of any of these partitions that a run stored",
+                hint="give the --remote of tiersnap run; a run stores the snapshots that brokers lack, or with "
+                "--all a snapshot for every segment end",
             )
 
     def _count(self, planned: Iterable[PlannedInstall]) -> None:
@@ -113,7 +115,7 @@ class Installation:
         at = name_of(partition)
         stored = PartitionSnapshots(self.store, at)
         if not stored.offsets:
-            _log.debug("no run stored a snapshot of %s", at)
+            _log.debug("no run stored a snapshot of the partition %s", at)
             self._look_for_other_ids(at)
             return None
         self.undone.extend(undone_at_start(self.log_dir.filesystem, partition))
@@ -143,18 +145,18 @@ class Installation:
             read_here = snapshot_reader(self.log_dir.filesystem, partition)
             for boundary in without_folding(partition, stored, read_here):
                 planner(boundary)
-            return "at or below the log start offset"
+            return "the offset is at or below the log start offset"
         examination = examine(self.log_dir.filesystem, partition, check_crc=self.check_crc, on_boundary=planner)
         self.findings.extend(examination.findings)
-        return f"the log cannot be folded up to this offset: {examination.stopped_by}"
+        return f"the log cannot be replayed up to this offset: {examination.stopped_by}"
 
     def _look_for_other_ids(self, at: TopicIdPartition) -> None:
         """Add a sentence for each other topic id with stored snapshots of the same topic and partition."""
         for other in sorted(self._partitions_stored(at.topic), key=lambda each: each.topic_id or ""):
             if (other.topic, other.partition) == (at.topic, at.partition) and other != at:
                 self.other_ids.append(
-                    f"{at}: the topic id is {_id_of(at)}, and the stored snapshots are of {_id_of(other)}: not "
-                    "installed; tiersnap repair computes snapshots from the local log"
+                    f"{at}: the topic id is {_id_of(at)}, but the stored snapshots belong to {_id_of(other)}, so "
+                    "they are not installed; to compute snapshots from the local log: tiersnap repair"
                 )
 
     def _partitions_stored(self, topic: str) -> set[TopicIdPartition]:

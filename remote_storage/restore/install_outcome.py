@@ -70,7 +70,9 @@ class PlannedInstall:
     action: InstallOutcome
     reason: str
     stored: StoredBy | None = None
-    found: Annotated[SnapshotVerdict | None, Meta(description="of the file that exists, if it decides")] = None
+    found: Annotated[
+        SnapshotVerdict | None, Meta(description="verdict on the existing file, if it decides the action")
+    ] = None
 
     @property
     def problem(self) -> Problem | None:

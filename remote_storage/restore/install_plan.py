@@ -75,8 +75,8 @@ class PartitionSnapshots:
         if entry:
             record = entry[-1].record
             raise CorruptDataError(
-                f"{name}: {count_of(found[0], 'byte')} with CRC {found[1]}, the manifest of run "
-                f"{entry[-1].run_id} names {record.size} with {record.crc32c}"
+                f"{name}: the object has {count_of(found[0], 'byte')} and CRC {found[1]}, but the manifest of run "
+                f"{entry[-1].run_id} says {record.size} and {record.crc32c}"
             )
         return data, None
 
@@ -120,7 +120,7 @@ class InstallPlanner:
                     found = repair.found
                 self.planned.append(PlannedInstall(boundary.offset, outcome, repair.reason, found=found))
         elif not is_stored:
-            self._add(boundary.offset, InstallOutcome.NOT_STORED, f"no run stored it: {repair.reason}")
+            self._add(boundary.offset, InstallOutcome.NOT_STORED, f"no run stored this snapshot: {repair.reason}")
         else:
             self._take(boundary, repair)
 
@@ -131,11 +131,15 @@ class InstallPlanner:
         """
         for offset in sorted(self._left):
             if offset <= unloaded_below(self._partition):
-                self._add(offset, InstallOutcome.STRAY, "at or below the log start offset: a broker deletes it unread")
+                self._add(
+                    offset,
+                    InstallOutcome.STRAY,
+                    "the offset is at or below the log start offset: a broker deletes the file without reading it",
+                )
             elif offset in self._bases:
                 self._add(offset, InstallOutcome.NOT_REACHED, why_not_reached)
             else:
-                self._add(offset, InstallOutcome.NOT_ALIGNED, "no segment begins there")
+                self._add(offset, InstallOutcome.NOT_ALIGNED, "no segment begins at this offset")
         self.planned.sort(key=lambda planned: planned.offset)
 
     def _take(self, boundary: Boundary, repair: PlannedSnapshot) -> None:
@@ -146,11 +150,17 @@ class InstallPlanner:
             self._add(offset, InstallOutcome.CORRUPT, error.message)
             return
         if data is None:
-            self._add(offset, InstallOutcome.NOT_STORED, f"deleted after it was listed: {repair.reason}")
+            self._add(
+                offset, InstallOutcome.NOT_STORED, f"the stored snapshot was deleted after the listing: {repair.reason}"
+            )
             return
         entries = snapshot_file.decode(data)
         if entry is None:
-            self._add(offset, InstallOutcome.NOT_VOUCHED, "no manifest names it: the run that stored it did not finish")
+            self._add(
+                offset,
+                InstallOutcome.NOT_VOUCHED,
+                "no manifest names this snapshot, because the run that stored it did not finish",
+            )
             return
         outcome, reason = InstallOutcome(str(repair.action)), "not compared with the log"
         if self._compares:
@@ -213,4 +223,4 @@ def _readable(read_here: ReadSnapshot, offset: int) -> Comparison:
         return Comparison(SnapshotVerdict.CORRUPT, error.message)
     except OSError as error:
         return Comparison(SnapshotVerdict.UNVERIFIED, f"{name}: {error.strerror or error}")
-    return Comparison(SnapshotVerdict.MATCHES, "readable; not compared with the log")
+    return Comparison(SnapshotVerdict.MATCHES, "the file is readable, and was not compared with the log")

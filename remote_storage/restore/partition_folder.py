@@ -112,7 +112,7 @@ def find_unfinished(plan: FolderPlan, log_dir: Path) -> Unfinished:
         digest = plan_of(log_dir / name)
         if digest is None:
             raise FolderDiffersError(
-                f"{log_dir / name} has the name of an unfinished restore, and this user did not make it",
+                f"{log_dir / name} is named like an unfinished restore, but this user did not make it",
                 hint="no broker starts while the folder exists: check its content, and delete it yourself",
             )
         if digest == plan.digest and resumed is None:
@@ -298,15 +298,15 @@ class _SameFiles:
             shown = ", ".join(others[:3])
             if len(others) > 3:
                 shown += " …"
-            raise folder_differs(self._folder, f"the restored log does not contain {shown}")
+            raise folder_differs(self._folder, f"the restored log does not have the file {shown}")
 
 
 def folder_differs(folder: Path, how: str) -> FolderDiffersError:
     """Return the error that an existing folder differs from the restored log. `how` is the difference."""
     return FolderDiffersError(
-        f"{folder} exists and differs from the restored log: {how}",
-        hint="restore overwrites nothing: a broker may have written to the folder. Check the folder with tiersnap "
-        "scan, move it out of the log directory, and run restore again",
+        f"{folder} exists, and differs from the restored log: {how}",
+        hint="restore overwrites nothing, because a broker may have written to the folder. Check the folder with "
+        "tiersnap scan, move it out of the log directory, and run restore again",
     )
 
 

@@ -64,16 +64,16 @@ def without_ids(segments: Iterable[_S], segment_ids: Collection[str]) -> list[_S
 def _deleted(remote: RemoteInventory, unknown: int) -> DeletedByClusterError:
     more = ""
     if unknown:
-        more = f"; --unpublished restores {count_of(unknown, 'segment')} without a record"
+        more = f"; to restore {count_of(unknown, 'segment')} without a record, add --unpublished"
     return DeletedByClusterError(
-        f"{remote.partition}: its remote segments are published as deleted",
+        f"{remote.partition}: all published remote segments have been deleted by the cluster",
         hint=f"the topic was deleted, or retention deleted all its segments{more}",
     )
 
 
 def _lost(published: Published, stored: Collection[str]) -> Iterator[IncompleteSegment]:
     """Yield the segments that brokers read and the store lacks."""
-    why = "published as finished, and not in the store"
+    why = "the segment is published, but the store does not have it"
     for segment_id, known in published.items():
         if known.state is SegmentState.COPY_SEGMENT_FINISHED and segment_id not in stored:
             yield IncompleteSegment(segment_id, known.start_offset, why, end_offset=known.end_offset + 1)
@@ -86,7 +86,7 @@ def as_claimed(store: ObjectStore, remote: RemoteInventory) -> RemoteInventory:
     segment counts as tiersnap's if a claim contains its id, or if the claim at its offset cannot be decoded.
     """
     claimed = _claimed(store, remote)
-    return _set_apart(remote, claimed, "made by tiersnap and not known to be published")
+    return _set_apart(remote, claimed, "uploaded by tiersnap, and not known to be published")
 
 
 def _set_apart(
@@ -146,7 +146,7 @@ def read_copies(store: ObjectStore, listed: PartitionObjects) -> RemoteInventory
     def read(attempt: SegmentObjects) -> RemoteSegment | IncompleteSegment:
         found = read_segment(store, attempt)
         if isinstance(found, RemoteSegment) and found.is_encrypted:
-            problem = "the segment is encrypted by the plugin; only a broker with the plugin's key can read it"
+            problem = "the plugin encrypted the segment; only a broker with the plugin's key can read it"
             return IncompleteSegment(attempt.segment_id, attempt.start_offset, problem)
         return found
 

@@ -40,9 +40,9 @@ class RestoreRequest:
 
     def __post_init__(self) -> None:
         if not self.topic and not self.partitions:
-            raise UsageError("no topic was named", hint="--topic orders, or --partition orders-0")
+            raise UsageError("no topic was named", hint="give --topic orders, or --partition orders-0")
         if any(topic != self.name for topic, _ in self.partitions):
-            raise UsageError("--topic and --partition name several topics", hint="restore one topic at a time")
+            raise UsageError("--topic and --partition name more than one topic", hint="restore one topic at a time")
 
     @property
     def name(self) -> str:

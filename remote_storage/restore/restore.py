@@ -53,7 +53,7 @@ def carry_out(
         try:
             done.append((plan, restore_partition(store, target, plan, talk)))
         except TiersnapError as error:
-            _log.debug("%s failed, and the plans after it are not begun", plan.folder.name)
+            _log.debug("%s failed, so the later partitions of the plan are not restored", plan.folder.name)
             left = tuple(target.path.glob(f"{plan.folder.unfinished_prefix}*"))
             if isinstance(error, ObjectNotFoundError):
                 return Restored(tuple(done), _gone(error), left)
@@ -63,7 +63,7 @@ def carry_out(
 
 def _gone(error: ObjectNotFoundError) -> TransientError:
     return TransientError(
-        f"{error.message} since the restore was planned", hint="run restore again: it makes a new plan", **error.attrs
+        f"{error.message} since restore made its plan", hint="run restore again, which makes a new plan", **error.attrs
     )
 
 
@@ -84,7 +84,7 @@ def make_room(target: Target, plans: Sequence[RestorePlan]) -> None:
         ways = "; ".join(ways_to_free(disk, deleted_bytes(target.path)))
         raise NoSpaceError(
             f"{target.path}: {says_room('the folders', needed, disk)}",
-            hint=f"restore partition by partition, or free space: {ways}",
+            hint=f"restore one partition after the other, or free space: {ways}",
         )
 
 
@@ -114,7 +114,10 @@ def restore_partition(
     # With an empty producer state, the broker must not check the segments: the check would add their producers.
     checks_all = bool(found.files.doubts) and not folder.empty_state
     if checks_all and target.forget_clean_shutdown():
-        talk("removed .kafka_cleanshutdown: remote objects contradict each other, so the broker must check these files")
+        talk(
+            "removed .kafka_cleanshutdown, so that the broker checks the restored files: remote objects contradict "
+            "each other"
+        )
     # Set the checkpoints first, so that a broker finds a complete partition under the final name.
     # After an unclean stop, the broker checks the segments at or above the recovery point.
     recovery_point = chain.end_offset

@@ -102,8 +102,8 @@ def _check_without(
     for segment_id in asked.without:
         if segment_id not in known:
             raise UsageError(
-                f"--without {segment_id}: {store.uri} has no such segment of these partitions",
-                hint="tiersnap restore --segments, without --apply, lists the segments",
+                f"--without {segment_id}: these partitions have no such segment in {store.uri}",
+                hint="to list the segments, without --apply: tiersnap restore --segments",
             )
 
 
@@ -178,12 +178,12 @@ def _chain(
 
 def _unpublished(remote: RemoteInventory, needed: Sequence[RemoteSegment], *, is_asked: bool) -> UnpublishedError:
     those = named(f"segment {each.segment_id} from offset {each.start_offset}" for each in needed)
-    first = "--bootstrap-server HOST:PORT asks the cluster"
+    first = "to ask the cluster whether they are published: --bootstrap-server HOST:PORT"
     if is_asked:
-        first = "tiersnap publish publishes them"
+        first = "to publish the segments: tiersnap publish"
     return UnpublishedError(
         f"{remote.partition}: the log needs {count_of(len(needed), 'segment')}, {remote.why_unpublished}: {those}",
-        hint=f"{first}; --unpublished restores them nevertheless",
+        hint=f"{first}; to restore them nevertheless, add --unpublished",
     )
 
 
@@ -200,8 +200,9 @@ def _chain_of(store: ObjectStore, asked: RestoreRequest, known_log_start: int, r
         return chain_from(log_start_offset=known_log_start)
     except (ObjectNotFoundError, RemoteGapError) as error:
         error.hint = (
-            f"the log starts at {known_log_start} by {LOG_START_OFFSETS} in the log directory. If that entry belongs "
-            f"to an older log, add --log-start {lineage[0][1]} --partition {remote.partition}. {error.hint or ''}"
+            f"{LOG_START_OFFSETS} in the log directory says that the log starts at {known_log_start}. If that "
+            f"entry belongs to an older log, add --log-start {lineage[0][1]} --partition {remote.partition}. "
+            f"{error.hint or ''}"
         ).rstrip()
         raise
 
@@ -224,7 +225,10 @@ def _read_lineage(store: ObjectStore, head: RemoteSegment) -> LeaderEpochs:
     try:
         return read_lineage(store, head)
     except CorruptDataError as error:
-        error.hint = f"restore reads all leader epochs from the newest segment; to skip it: --without {head.segment_id}"
+        error.hint = (
+            "restore reads the leader epochs of the whole log from the newest segment; to skip this segment: "
+            f"--without {head.segment_id}"
+        )
         raise
 
 
@@ -234,16 +238,20 @@ def _check_segments(target: Target, plan: FolderPlan) -> None:
     found = {path.name: path.lstat().st_size for path in folder.glob("*.log")}
     if not any(found.values()):
         # If a broker starts without the folder of a partition, it creates an empty one.
-        raise folder_differs(folder, "it contains no record, so a broker created it because the partition was missing")
+        raise folder_differs(
+            folder, "the folder contains no record, so a broker created it when the partition was missing"
+        )
     expected = _expected_sizes(plan)
     if found.keys() != expected.keys():
         odd = min(found.keys() ^ expected.keys())
         if odd in found:
-            raise folder_differs(folder, f"{odd} is not in the remote log")
+            raise folder_differs(folder, f"the remote log does not have the file {odd}")
         raise folder_differs(folder, f"{odd} is missing")
     for name, size in expected.items():
         if size not in (None, found[name]):
-            raise folder_differs(folder, f"{name} has {count_of(found[name], 'byte')}, the remote segment {size}")
+            raise folder_differs(
+                folder, f"{name} has {count_of(found[name], 'byte')}, but the remote segment has {size}"
+            )
 
 
 def _expected_sizes(plan: FolderPlan) -> dict[str, int | None]:

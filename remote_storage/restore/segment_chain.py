@@ -175,9 +175,10 @@ def _check_head(of: TopicIdPartition, first: int, unusable: Sequence[IncompleteS
     older = [each for each in unusable if each.start_offset < first]
     if older:
         raise MissingHeadError(
-            f"{of}: the log would begin at offset {first}, and "
-            f"{count_of(len(older), 'older segment is', 'older segments are')} not usable: {_named(older)}",
-            hint=f"restore their objects, or let the log begin there: --log-start {first} --partition {of}",
+            f"{of}: the log would begin at offset {first}, because "
+            f"{count_of(len(older), 'older segment', 'older segments')} cannot be used: {_named(older)}",
+            hint=f"restore the objects of these segments; or let the log begin at offset {first}: --log-start "
+            f"{first} --partition {of}",
         )
 
 
@@ -185,8 +186,8 @@ def _check_until(of: TopicIdPartition, end_offset: int, until: int) -> None:
     """Refuse a log that ends below the end offset that the user gave."""
     if end_offset < until:
         raise MissingTailError(
-            f"{of}: the usable segments end at offset {end_offset}, before {until}",
-            hint=f"--until {end_offset} --partition {of}, or less",
+            f"{of}: the usable segments end at offset {end_offset}, before the wanted end offset {until}",
+            hint=f"give --until {end_offset} --partition {of}, or a lower offset",
         )
 
 
@@ -196,9 +197,10 @@ def _check_tail(of: TopicIdPartition, last: LogPiece, unusable: Sequence[Incompl
     newer = [each for each in unusable if _reaches_behind(each, last)]
     if newer:
         raise MissingTailError(
-            f"{of}: the log would end at offset {end_offset}, and "
-            f"{count_of(len(newer), 'newer segment is', 'newer segments are')} not usable: {_named(newer)}",
-            hint=f"restore their objects, or let the log end there: --until {end_offset} --partition {of}",
+            f"{of}: the log would end at offset {end_offset}, because "
+            f"{count_of(len(newer), 'newer segment', 'newer segments')} cannot be used: {_named(newer)}",
+            hint=f"restore the objects of these segments; or let the log end at offset {end_offset}: --until "
+            f"{end_offset} --partition {of}",
         )
 
 
@@ -259,14 +261,14 @@ def _left_out_copies(
 
     def reason(copy: RemoteSegment) -> str:
         if copy.end_offset <= pieces[0].start_offset:
-            return "below the log start offset"
+            return "the segment is below the log start offset"
         if until is not None and copy.start_offset >= until:
-            return "above the wanted end offset"
+            return "the segment is above the end offset of the restored log"
         if copy.segment_id not in in_lineage:
-            return "written under leader epochs that the newest segment does not have"
+            return "the newest segment does not have the leader epochs of this segment"
         if same := by_start.get(copy.start_offset):
-            return f"another segment with the same base offset is used: {same.copy.segment_id}"
-        return "other segments have the same offsets"
+            return f"segment {same.copy.segment_id}, which has the same base offset, is used instead"
+        return "other segments with the same offsets are used instead"
 
     for copy in copies:
         if copy.segment_id not in used:
@@ -283,15 +285,15 @@ def _gap_error(
 ) -> RemoteGapError:
     named = ", ".join(f"{start} to {end - 1}" for start, end in gaps[:_MOST_GAPS_NAMED])
     if len(gaps) > _MOST_GAPS_NAMED:
-        named += f" and {len(gaps) - _MOST_GAPS_NAMED} gaps more"
-    message = f"{of}: offsets {named} are in no complete remote segment of this log"
+        named += f" and {len(gaps) - _MOST_GAPS_NAMED} more ranges"
+    message = f"{of}: no complete remote segment of this log has the offsets {named}"
     for each in unusable:
         if _is_in_gap(each, gaps):
-            message += f"; segment {each.segment_id} from offset {each.start_offset} is not usable: {each.problem}"
+            message += f"; segment {each.segment_id} from offset {each.start_offset} cannot be used: {each.problem}"
     return RemoteGapError(
         message,
-        hint="restore never restores a log with a gap: bring the missing objects back, "
-        f"or begin above the gap with --log-start {gaps[-1][1]} --partition {of}",
+        hint="restore never restores a log with a gap: restore the missing objects, or let the log begin above the "
+        f"gap: --log-start {gaps[-1][1]} --partition {of}",
         gaps=[list(gap) for gap in gaps],
     )
 

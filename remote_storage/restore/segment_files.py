@@ -70,10 +70,10 @@ def _positions(path: Path, piece: LogPiece) -> tuple[int, int]:
         end = _first_position(rows[base >= piece.end_offset], end)
     if begin is None or scan.end.finding is not None or scan.end.legacy_count:
         raise CorruptDataError(
-            f"{copy.metadata.id.topic_id_partition}: segment {copy.segment_id}: [{piece.start_offset}, "
-            f"{piece.end_offset}) cannot be cut out: "
-            f"{scan.end.finding or 'it has no batch, or the file has entries of magic 0 or 1'}",
-            hint="leave it out with --without SEGMENT_ID",
+            f"{copy.metadata.id.topic_id_partition}: the offsets [{piece.start_offset}, {piece.end_offset}) "
+            f"cannot be cut out of segment {copy.segment_id}: "
+            f"{scan.end.finding or 'the range has no batch, or the file has entries of magic 0 or 1'}",
+            hint="restore without this segment: --without SEGMENT_ID",
         )
     if end is None:
         end = scan.end.valid_bytes
@@ -101,10 +101,10 @@ def _check_cuts(rows: np.ndarray, piece: LogPiece) -> None:
     if first > piece.start_offset:
         ends += f", or {first}"
     raise CorruptDataError(
-        f"{of}: segment {piece.copy.segment_id}: the batch at {first} crosses the start or end of "
-        f"[{piece.start_offset}, {piece.end_offset})",
-        hint=f"a log must end between batches: {ends}; if you gave no --until, the segments come from different logs: "
-        "leave one out with --without SEGMENT_ID",
+        f"{of}: segment {piece.copy.segment_id}: the batch at offset {first} crosses the start or end of the "
+        f"offsets [{piece.start_offset}, {piece.end_offset})",
+        hint=f"a log must end between two batches: {ends}. If you gave no --until, the segments come from different "
+        "logs: restore without one of them: --without SEGMENT_ID",
     )
 
 

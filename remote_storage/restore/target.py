@@ -19,8 +19,8 @@ from tiersnap.snapshot.regular_file import read_text
 
 _log = logging.getLogger(__name__)
 
-_MOVE_AWAY = "move it away: a broker creates a new one"
-_AS_WHOM = "run it as the user that runs the broker, or as root"
+_MOVE_AWAY = "move it away: the broker creates a new one"
+_AS_WHOM = "run the same command as the user that runs the broker, or as root"
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,17 +105,19 @@ def open_target(path: Path, source_cluster: str | None) -> Target:
         UsageError: this user may not read one of these files.
     """
     if not path.is_dir():
-        raise SourceNotFoundError(f"{path}: no such directory", hint="--to names one entry of the broker's log.dirs")
+        raise SourceNotFoundError(
+            f"{path}: the directory does not exist", hint="give as --to one directory in log.dirs of the broker"
+        )
     file = path / META_PROPERTIES
     if not os.path.lexists(file):
         raise MissingMetaPropertiesError(
-            f"{file} is missing: no broker starts on a log directory without it",
-            hint="write the same four lines again: version=1, cluster.id="
-            f"{source_cluster or '<as on the other disks>'}, node.id=<as on the other disks>, directory.id=<the SAME "
-            "as before>. The controller identifies the directory by that id: with a new id, its partitions have no "
-            "leader until the second restart. kafka-dump-log --cluster-metadata-decoder prints the ids in "
-            "RegisterBrokerRecord.logDirs: use the id that no other disk of the broker has. Under ZooKeeper: "
-            "version=0, cluster.id, broker.id",
+            f"{file} is missing: no broker starts on a log directory without this file",
+            hint="write the same four lines again: version=1, "
+            f"cluster.id={source_cluster or '<as on the other disks>'}, node.id=<as on the other disks>, "
+            "directory.id=<the SAME as before>. The controller identifies the directory by directory.id: with "
+            "a new one, its partitions have no leader until the broker's second start. kafka-dump-log "
+            "--cluster-metadata-decoder prints the ids in RegisterBrokerRecord.logDirs: use the id that no "
+            "other disk of the broker has. Under ZooKeeper write three lines: version=0, cluster.id, broker.id",
         )
     try:
         text = read_text(file)
@@ -133,7 +135,7 @@ def _cannot_read(path: Path, error: OSError) -> UsageError:
 
 def _check_topic_id(topic_id: str) -> None:
     if not (is_uuid(topic_id) and is_topic_id(topic_id)):
-        raise UsageError(f"--as-topic-id {topic_id!r} is not the 22 characters of a topic id")
+        raise UsageError(f"--as-topic-id {topic_id!r} is not a topic id, which has 22 characters")
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,27 +173,29 @@ def choose_destination(
         _check_topic_id(as_topic_id)
     if source_cluster is None:
         raise UnknownClusterError(
-            f"{name}: no object in remote storage names the cluster that wrote its segments",
-            hint="tiersnap records the cluster, a broker's plugin does not. Give --cluster-id ID from the "
-            f"meta.properties of a broker that wrote the topic; {target.path} belongs to {target.meta.cluster_id}",
+            f"{name}: no object in remote storage names the cluster that wrote the segments",
+            hint="only tiersnap records the cluster, the plugin of a broker does not. Give --cluster-id ID from "
+            f"meta.properties of a broker that wrote the topic; {target.path} belongs to cluster "
+            f"{target.meta.cluster_id}",
         )
     if source_cluster == target.meta.cluster_id:
         return Destination(as_topic_id or topic_id, True, producer_state == "empty")
-    where = f"{name} comes from cluster {source_cluster}, {target.path} belongs to {target.meta.cluster_id}"
+    where = f"{name} comes from cluster {source_cluster}, but {target.path} belongs to cluster {target.meta.cluster_id}"
     if producer_state is None:
         raise OtherClusterError(
-            f"{where}: the producer state needs your choice. Each cluster assigns producer ids from 0: a new producer "
-            "may get the id of a restored one, and its first records are then acknowledged and silently dropped, or "
-            "refused as out of order",
-            hint="--producer-state empty restores no producers: use it if no producer of the old cluster continues to "
-            "write. Use --producer-state keep only if the new cluster's next producer id is above all restored "
-            "ids, for example if it was formatted with a ProducerIdsRecord",
+            f"{where}: choose --producer-state. Each cluster assigns producer ids from 0, so a new producer may "
+            "get the id of a restored one: brokers then acknowledge its first records but silently drop them, or "
+            "refuse them as out of order",
+            hint="--producer-state empty restores no producers: use it if no producer of the old cluster continues "
+            "to write. Use --producer-state keep only if the new cluster's next producer id is above all "
+            "restored ids, for example because it was formatted with a ProducerIdsRecord",
         )
     if as_topic_id is None:
         raise OtherClusterError(
-            f"{where}: the topic has another id there, and the broker would move a folder with the wrong id aside",
-            hint="create the topic in that cluster, stop the broker, remove its folder of the partition, and give the "
-            f"TopicId that kafka-topics --describe prints: --as-topic-id ID ({topic_id} only if the topic was created "
-            "with the old id)",
+            f"{where}: the topic has another topic id in the target cluster, and a broker renames a folder with "
+            "the wrong topic id",
+            hint="create the topic in the target cluster, stop the broker, remove its folder of the partition, and "
+            f"give the TopicId that kafka-topics --describe prints: --as-topic-id ID (give {topic_id} only if "
+            "the topic was created with the old id)",
         )
     return Destination(as_topic_id, False, producer_state == "empty")

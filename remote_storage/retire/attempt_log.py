@@ -16,7 +16,7 @@ from tiersnap.snapshot.errors import CorruptDataError
 from tiersnap.snapshot.log.file_system import LOCAL
 from tiersnap.snapshot.replay.segment_runs import fold_segment
 
-UNKNOWN_END = "its log is damaged, and no manifest proves which offsets the log contains"
+UNKNOWN_END = "the log of this attempt is damaged, and no manifest proves which offsets the log contains"
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,9 +90,14 @@ def first_problem(
     for each in remaining:
         found = read(each)
         if found.doubt:
-            return f"{each.segment_id}, which has the same offsets, is not proven to be right: {found.doubt}{then}"
+            return (
+                f"segment {each.segment_id}, which has the same offsets, is not proven to be right: {found.doubt}{then}"
+            )
         if log.bounds == each.bounds and log.digest not in ("", found.digest):
-            return f"its log and the log of {each.segment_id} differ; nothing shows which one is right"
+            return (
+                f"the log of this attempt differs from the log of segment {each.segment_id}, and nothing shows which "
+                "log is right"
+            )
     return ""
 
 

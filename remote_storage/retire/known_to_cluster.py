@@ -84,24 +84,24 @@ class KnownPartition:
             cluster_id: the cluster id in the store's cluster.json; None if there is none.
         """
         if cluster_id is None:
-            return "no cluster.json names the cluster that wrote it"
+            return "no cluster.json names the cluster that wrote the partition"
         if cluster_id != self.cluster_id:
-            return f"it comes from the cluster {cluster_id}, this one is {self.cluster_id}"
+            return f"the partition comes from the cluster {cluster_id}, but this cluster is {self.cluster_id}"
         if self.metadata_start > 0:
-            return f"{METADATA_TOPIC} begins at offset {self.metadata_start} and not at 0: earlier records are lost"
+            return f"{METADATA_TOPIC} begins at offset {self.metadata_start}, not at 0: earlier records are lost"
         if not self.records:
-            known = "the cluster has no records of its remote segments"
+            known = "the cluster has no records of the partition's remote segments"
             if self.is_live:
-                return f"{known}: publish them with tiersnap publish"
+                return f"{known}; to publish them: tiersnap publish"
             # The segments may be the only ones of a cluster that was created again under its old id.
             return (
-                f"{known}, nor this topic id: if the topic was deleted before they were published, remove them by hand"
+                f"{known}, and does not have this topic id: if the topic was deleted before the segments were "
+                "published, remove them by hand"
             )
         if not self.is_live and not self.is_absent and self.has_undeleted:
             return (
-                "the cluster shows no such topic, but has not deleted its remote segments (perhaps this user lacks "
-                "DESCRIBE)"
+                "the cluster shows no such topic, but has not deleted its remote segments (this user may lack DESCRIBE)"
             )
         if not self.has_leader:
-            return "it has no leader now"
+            return "the partition has no leader now"
         return ""

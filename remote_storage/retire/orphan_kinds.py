@@ -47,12 +47,18 @@ class Orphan:
     kind: OrphanKind
     action: Fate
     reason: str
-    keys: Annotated[tuple[str, ...], Meta(description="in the order in which they must be deleted")]
-    size_bytes: Annotated[int, Meta(description="of all objects; 0 for an upload, which is not measured")] = 0
+    keys: Annotated[
+        tuple[str, ...], Meta(description="keys of the objects, in the order in which they must be deleted")
+    ]
+    size_bytes: Annotated[int, Meta(description="bytes of all objects; 0 for an upload, whose size is unknown")] = 0
     partition: TopicIdPartition | None = None
     segment_id: str = ""
-    upload: Annotated[UnfinishedUpload | None, Meta(description="of UPLOAD and FILE")] = None
-    removable_at: Annotated[int, Meta(description="ms by the store's clock, if it is too young")] = 0
+    upload: Annotated[
+        UnfinishedUpload | None, Meta(description="the unfinished upload; null except for UPLOAD and FILE")
+    ] = None
+    removable_at: Annotated[
+        int, Meta(description="ms by the store's clock: the time from which it may be removed, if it is too young now")
+    ] = 0
 
     @property
     def objects(self) -> int:

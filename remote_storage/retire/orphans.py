@@ -67,7 +67,7 @@ def judge_attempts(
     known = others.known
     for attempt in candidates(stored, known, aged):
         claim = claims.get(attempt.segment_id)
-        action, reason = Fate.LEAVE, "no claim of tiersnap contains it"
+        action, reason = Fate.LEAVE, "no claim of tiersnap names the segment"
         # The records were read, and none names a candidate.
         if claim is not None and claim.may_delete(attempt.segment_id, has_no_record=known.is_gone(attempt.segment_id)):
             action, reason = _fate(attempt, claim, others)
@@ -88,7 +88,10 @@ def judge_attempts_of_brokers(stored: PartitionObjects, aged: Aged, others: Rema
         record = known.records[attempt.segment_id]
         published = known.published_end(record.segment_leader_epochs[-1][0])
         if record.end_offset >= published:
-            why = f"a broker's attempt failed, and the cluster's remote log ends at {published}: tiersnap unblock"
+            why = (
+                "a broker's attempt to upload this segment failed, and the remote log of the cluster ends at offset "
+                f"{published}; next: tiersnap unblock"
+            )
             yield _of_attempt(attempt, Fate.LEAVE, why)
         elif not aged.is_old(attempt.modified):
             yield aged.waiting(_of_attempt(attempt, Fate.WAIT, _FAILED), attempt.modified)
@@ -98,7 +101,7 @@ def judge_attempts_of_brokers(stored: PartitionObjects, aged: Aged, others: Rema
             yield _of_attempt(attempt, Fate.REMOVE, _FAILED)
 
 
-_FAILED = "a broker's attempt failed, and other segments contain its offsets"
+_FAILED = "a broker's attempt to upload this segment failed, and other segments have its offsets"
 
 
 def judge_young(
@@ -107,7 +110,7 @@ def judge_young(
     """Yield the orphans that may be removed when they are old enough. Only listings and records decide."""
     why = TOPIC_DELETED
     if known.is_live:
-        why = "the cluster knows no such segment"
+        why = "the cluster does not know the segment"
     for attempt in young_candidates(stored, known, aged):
         if attempt.segment_id in claims:
             yield aged.waiting(_of_attempt(attempt, Fate.WAIT, why), attempt.modified)
@@ -154,17 +157,17 @@ def _fate(attempt: SegmentObjects, claim: Claim, others: Remaining) -> tuple[Fat
     if attempt.segment_id in known.records:
         if known.is_absent:
             return Fate.REMOVE, TOPIC_DELETED
-        return Fate.REMOVE, "the cluster has deleted it"
+        return Fate.REMOVE, "the cluster has deleted the segment"
     finished, copy = others.finished_instead(attempt, claim), others.complete(attempt)
     if known.is_live and (why := _why_left(attempt, copy, finished, claim, others)):
         return Fate.LEAVE, why
     if finished is not None:
-        return Fate.REMOVE, f"another attempt finished: {finished}"
+        return Fate.REMOVE, f"another attempt finished the segment: {finished}"
     if copy is None:
-        return Fate.REMOVE, "it was never finished, or lost an object"
+        return Fate.REMOVE, "the upload of the segment was never finished, or an object was lost"
     if not known.is_live:
         return Fate.REMOVE, TOPIC_DELETED
-    return Fate.REMOVE, "the cluster knows no such segment, and other segments contain its offsets"
+    return Fate.REMOVE, "the cluster does not know the segment, and other segments have its offsets"
 
 
 def _why_left(
@@ -184,8 +187,11 @@ def _why_left(
     # `publish` skips an unfinished attempt.
     first = ""
     if not claim.finished:
-        first = "tiersnap tier --apply, which finishes it, then "
-    return f"not published yet, and the cluster's remote log ends at {published}: {first}tiersnap publish"
+        first = "tiersnap tier --apply, which finishes the upload, then "
+    return (
+        f"the segment is not published yet, and the remote log of the cluster ends at offset {published}; next: "
+        f"{first}tiersnap publish"
+    )
 
 
 TOPIC_DELETED = "the topic was deleted"
@@ -214,11 +220,11 @@ def judge_snapshots(
             left.discard(offset)
             yield _of_object(OrphanKind.SNAPSHOT, Fate.REMOVE, reason, info, stored.partition)
         else:
-            why = "no manifest of tiersnap contains it"
+            why = "no manifest of tiersnap names this snapshot"
             yield _of_object(OrphanKind.SNAPSHOT, Fate.LEAVE, why, info, stored.partition)
     for info, manifest in manifests:
         if aged.is_old(info.modified) and left.isdisjoint(_offsets_of(manifest)):
-            why = "all its snapshots are removed"
+            why = "all snapshots that this manifest names are removed"
             yield _of_object(OrphanKind.MANIFEST, Fate.REMOVE, why, info, stored.partition)
 
 
@@ -234,7 +240,7 @@ def _snapshots_without_segment(
         if known.log_start is None:
             yield offset, info, TOPIC_DELETED
         elif offset < known.log_start:
-            yield offset, info, f"the log starts at {known.log_start}"
+            yield offset, info, f"the snapshot is below the log start offset {known.log_start}"
 
 
 def judge_rest(stored: PartitionObjects, known: KnownPartition, aged: Aged, removed: set[str]) -> Iterator[Orphan]:

@@ -61,12 +61,14 @@ def unfinished(store: ObjectStore, aged: Aged, cluster_id: str, is_wanted: Calla
     The action is WAIT if they are too young. Young uploads of the plugin are left out, because they may be running.
     """
     for probe in old_probes(store, aged.now, -1):
-        orphan = Orphan(OrphanKind.PROBE, Fate.REMOVE, "a probe of the store", (probe.key,), probe.size)
+        orphan = Orphan(OrphanKind.PROBE, Fate.REMOVE, "a probe of the store left it", (probe.key,), probe.size)
         yield orphan if aged.is_old(probe.modified) else aged.waiting(orphan, probe.modified)
     others = []
     for upload in old_uploads(store, -1):
         if upload.is_ours:
-            orphan = Orphan(OrphanKind.FILE, Fate.REMOVE, "a killed process left it", (upload.key,), upload=upload)
+            orphan = Orphan(
+                OrphanKind.FILE, Fate.REMOVE, "a killed process left the file", (upload.key,), upload=upload
+            )
             yield orphan if upload.age > aged.older_than else aged.waiting(orphan, upload.started)
         else:
             others.append(upload)
@@ -79,11 +81,11 @@ def unfinished(store: ObjectStore, aged: Aged, cluster_id: str, is_wanted: Calla
 
 
 def _of_segment(store: ObjectStore, each: UploadOfSegment, cluster_id: str) -> Orphan:
-    action, reason = Fate.REMOVE, "a killed attempt left it"
+    action, reason = Fate.REMOVE, "a killed copy attempt left the upload"
     if each.claim is None:
-        action, reason = Fate.LEAVE, "no claim of tiersnap contains it"
+        action, reason = Fate.LEAVE, "no claim of tiersnap names this upload"
     elif (theirs := _cluster_id(store, each)) not in (None, cluster_id):
-        action, reason = Fate.REFUSE, f"it comes from the cluster {theirs}, this one is {cluster_id}"
+        action, reason = Fate.REFUSE, f"the upload comes from the cluster {theirs}, but this cluster is {cluster_id}"
     return Orphan(
         OrphanKind.UPLOAD, action, reason, (each.upload.key,), 0, each.partition, each.segment_id, each.upload
     )

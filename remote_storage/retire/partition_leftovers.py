@@ -52,7 +52,7 @@ class Swept:
         if self.failures:
             first = self.failures[0]
             raise TransientError(
-                f"cannot delete {first.key} of an earlier attempt: {first.reason}",
+                f"cannot delete {first.key}, which an earlier attempt left: {first.reason}",
                 hint="allow s3:DeleteObject below the prefix, then run the same command again",
             )
 
@@ -110,7 +110,7 @@ def _why_kept(
         return UNKNOWN_END
     remaining = holding(_counted(found, log.leader_epoch), max(log.start_offset, log_start), log.end_offset)
     if remaining is None:
-        return f"no other complete segments contain its offsets, up to {log.end_offset}"
+        return f"no other complete segments have the offsets of this segment, up to {log.end_offset}"
     now = store.now()
     return first_problem(log, remaining, lambda segment: read_remaining(store, segment, now))
 
@@ -132,7 +132,8 @@ def _doubt(
 ) -> CorruptDataError:
     location = RemoteLocation(store, found.segments[0].layout)
     return CorruptDataError(
-        f"{found.partition}: {left.segment_id} at {left.start_offset} is superseded, but kept: {why}",
+        f"{found.partition}: another segment replaces segment {left.segment_id} at offset {left.start_offset}, "
+        f"but tiersnap keeps it: {why}",
         hint=f"tiersnap verify --remote {shlex.join(location.words)} --depth full",
         segment_id=left.segment_id,
     )

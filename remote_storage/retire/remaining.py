@@ -16,9 +16,12 @@ from tiersnap.remote_storage.retire.attempt_log import UNKNOWN_END, AttemptLog, 
 from tiersnap.remote_storage.retire.known_to_cluster import KnownPartition
 from tiersnap.remote_storage.verify.compare_whole import ReadSegment
 
-_MEND = "tiersnap mend --depth full, which can use this log"
-_LOST = f"no other complete segment contains its offsets: the segments that the cluster knows lost objects: {_MEND}"
-_BY_HAND = "delete it by hand if tiersnap verify --depth full finds the other segments right"
+_MEND = "tiersnap mend --depth full, which can use the log of this segment"
+_LOST = (
+    "no other complete segment has the offsets of this segment, because segments that the cluster knows lost objects; "
+    f"next: {_MEND}"
+)
+_BY_HAND = "if tiersnap verify --depth full finds the other segments right, delete this segment by hand"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +80,8 @@ class Remaining:
         published = self.known.published_end(log.leader_epoch)
         if why is _LOST and finished is None and log.end_offset > published:
             return (
-                f"no other segment contains its offsets, and the cluster's remote log ends at {published}: "
-                "tiersnap tier --apply, which uploads them again"
+                "no other segment has the offsets of this segment, and the remote log of the cluster ends at "
+                f"offset {published}; to upload them again: tiersnap tier --apply"
             )
         return why
 

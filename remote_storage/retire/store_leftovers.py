@@ -200,7 +200,7 @@ def _of_deleted_topic(record: StoredRecord, refusal: str) -> Orphan:
 def _refusal(saved: SavedConfigs, known: Mapping[TopicIdPartition, KnownPartition]) -> str:
     """Return the reason why the topic is perhaps not deleted; "" if the cluster has deleted its remote segments."""
     if not known:
-        return "it names no partition"
+        return "the file names no partition"
     refusals = [each.refusal(saved.cluster_id) for each in known.values()]
     return next(filter(None, refusals), "")
 

@@ -192,7 +192,7 @@ def opened_file(folder: int, name: str) -> Iterator[BinaryIO]:
         if stat.S_ISDIR(mode):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), name)
         if not stat.S_ISREG(mode):
-            raise OSError(errno.EINVAL, "not a plain file", name)
+            raise OSError(errno.EINVAL, "not a regular file", name)
         yield file
 
 

@@ -230,7 +230,7 @@ class DirectoryStore:
     def _parts(self, key: str) -> builtins.list[str]:
         parts = key.split("/")
         if parts[0] == UNFINISHED or not {"", ".", ".."}.isdisjoint(parts) or "\0" in key:
-            raise InvalidKeyError(f"{key!r} is no key of a file below {self.root}", key=key)
+            raise InvalidKeyError(f"{key!r} is not a possible key of a file below {self.root}", key=key)
         return parts
 
     def _path(self, key: str) -> Path:
@@ -306,7 +306,7 @@ class DirectoryStore:
         try:
             yield
         except FileNotFoundError as error:
-            raise ObjectNotFoundError(f"{path}: there is no such object", path=path) from error
+            raise ObjectNotFoundError(f"{path}: the object does not exist", path=path) from error
         except OSError as error:
             raise _translated(Path(path), error) from error
 
@@ -368,15 +368,15 @@ def _translated(path: Path, error: OSError) -> TiersnapError:
 
 def _hint(path: Path, error: OSError) -> str:
     if error.errno == errno.ELOOP or (error.errno == errno.ENOTDIR and path.is_symlink()):
-        return "tiersnap follows no symlink inside a store: replace the symlink by its files"
+        return "tiersnap follows no symbolic link inside a store: replace the link by its files"
     if error.errno == errno.EROFS:
-        return "its file system is mounted read-only: mount -o remount,rw"
+        return "the file system is mounted read-only: mount -o remount,rw"
     if error.errno in {errno.EPERM, errno.ENOTSUP, errno.EMLINK} and path.parent.is_dir():
         return (
-            "the file system may lack hard links, which tiersnap needs to overwrite nothing: use another one, or check "
-            "the owner and the mode"
+            "the file system may lack hard links, which tiersnap needs so that it overwrites nothing: use another "
+            "file system, or check owner and mode of the directory"
         )
-    return "check the owner and the mode of the directory"
+    return "check owner and mode of the directory"
 
 
 def _may_hold(folder: str, prefix: str, after: str) -> bool:

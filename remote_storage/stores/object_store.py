@@ -106,7 +106,7 @@ def other_content(name: str, key: str, place: str, more: str = "") -> ObjectExis
     The hint advises the user to give another `place`, such as another prefix or directory.
     """
     return ObjectExistsError(
-        f"{name} exists with other content{more}",
+        f"{name}: the object exists with other content{more}",
         hint=f"compare the two contents, then give --replace or another {place}",
         key=key,
     )
@@ -115,20 +115,20 @@ def other_content(name: str, key: str, place: str, more: str = "") -> ObjectExis
 def changed_since_read(name: str, key: str, how: str) -> ObjectChangedError:
     """Return the error that another writer changed an object since the read. `how` is "changed" or "gone"."""
     return ObjectChangedError(
-        f"{name}: {how} since it was read", hint="another writer was faster: run the same command again", key=key
+        f"{name}: {how} since tiersnap read it", hint="another writer changed it: run the same command again", key=key
     )
 
 
 def too_large(name: str, key: str, limit: int) -> CorruptDataError:
     """Return the error that an object has more than `limit` bytes."""
-    return CorruptDataError(f"{name}: has more than {limit} bytes, the limit for such objects", key=key)
+    return CorruptDataError(f"{name}: the object has more than {limit} bytes, the limit for its kind", key=key)
 
 
 def ended_early(name: str, lacking: int) -> TransientError:
     """Return the error that a source has fewer bytes than the caller gave. `lacking` is the number of missing bytes."""
     return TransientError(
-        f"{name}: the source ended {count_of(lacking, 'byte')} early",
-        hint="the file was truncated or replaced since it was scanned: scan again",
+        f"{name}: the source has {count_of(lacking, 'byte')} less than expected",
+        hint="the file was cut or replaced after the scan: scan again",
     )
 
 

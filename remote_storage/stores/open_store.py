@@ -39,11 +39,11 @@ def open_store(uri: str, settings: StoreSettings | None = None, *, writes: bool 
     refuse_unsupported(uri, hint=f"known are {_KNOWN}")
     if not _PATH.fullmatch(uri) and _has_credentials(uri):
         raise UsageError(
-            "the remote location contains a user or a password (before the @), which would be shown in logs and errors",
-            hint="set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE, and write s3://bucket/prefix",
+            "the remote location has a user or a password before the @, which would appear in logs and errors",
+            hint="set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE, and give s3://bucket/prefix",
         )
     if "\0" in uri:
-        raise UsageError(f"{uri!r} is no remote location", hint=f"known are {_KNOWN}")
+        raise UsageError(f"{uri!r} is not a remote location", hint=f"known are {_KNOWN}")
     if "://" not in uri:
         return _open_path(uri, writes=writes)
     scheme, _, rest = uri.partition("://")
@@ -51,10 +51,14 @@ def open_store(uri: str, settings: StoreSettings | None = None, *, writes: bool 
         return _open_s3(uri, (settings or StoreSettings()).s3)
     if scheme == "file":
         if not rest.startswith(("/", "localhost/")):
-            raise UsageError(f"{uri}: a file URI has three slashes: file:///directory", hint=f"known are {_KNOWN}")
+            raise UsageError(
+                f"{uri}: a file URI has three slashes, such as file:///directory", hint=f"known are {_KNOWN}"
+            )
         return _open_directory(Path(unquote(rest.removeprefix("localhost"))), writes=writes)
     other = " (write s3a:// and s3n:// as s3://)" if scheme in {"s3a", "s3n"} else ""
-    raise UsageError(f"{uri}: no store has the scheme {scheme}://", hint=f"known are {_KNOWN}{other}")
+    raise UsageError(
+        f"{uri}: tiersnap supports no store with the scheme {scheme}://", hint=f"known are {_KNOWN}{other}"
+    )
 
 
 def open_existing_store(uri: str, settings: StoreSettings | None = None, *, writes: bool = True) -> ObjectStore:
@@ -66,7 +70,7 @@ def open_existing_store(uri: str, settings: StoreSettings | None = None, *, writ
     """
     store = open_store(uri, settings, writes=writes)
     if isinstance(store, DirectoryStore) and not store.root.is_dir():
-        raise SourceNotFoundError(f"{uri}: no such directory", hint="give the remote location of the segments")
+        raise SourceNotFoundError(f"{uri}: no such directory", hint="give the remote location that has the segments")
     return store
 
 
@@ -79,9 +83,10 @@ def _has_credentials(uri: str) -> bool:
 
 def _open_path(text: str, *, writes: bool) -> ObjectStore:
     if not _PATH.fullmatch(text):
-        meant = "" if not text or ":" in text else f": is it s3://{text}, or ./{text}?"
+        meant = "" if not text or ":" in text else f": did you mean s3://{text}, or ./{text}?"
         raise UsageError(
-            f"{text!r} is no remote location{meant}", hint=f"a path begins with /, ./, ../ or ~; known are {_KNOWN}"
+            f"{text!r} is not a remote location{meant}",
+            hint=f"a path begins with /, ./, ../ or ~; the possible locations are {_KNOWN}",
         )
     try:
         return _open_directory(Path(text).expanduser().absolute(), writes=writes)
@@ -107,5 +112,7 @@ def _open_s3(uri: str, settings: S3Settings) -> ObjectStore:
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in {"boto3", "botocore"}:
             raise
-        raise MissingExtraError(f"{uri}: S3 needs boto3", hint=with_extra("s3")) from error
+        raise MissingExtraError(
+            f"{uri}: the Python package boto3, which S3 needs, is not installed", hint=with_extra("s3")
+        ) from error
     return S3Store(bucket, prefix.lstrip("/"), settings)

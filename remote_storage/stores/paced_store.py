@@ -82,8 +82,8 @@ def check_rate(rate: int) -> int:
     """Return the rate. Raises UsageError: the rate is below LEAST_RATE."""
     if rate < LEAST_RATE:
         raise UsageError(
-            f"--max-bytes-per-second {human_bytes(rate)}: the claim of a large segment would become stale before its "
-            "upload ends",
+            f"--max-bytes-per-second {human_bytes(rate)}: too low: the claim of a large segment would become "
+            "stale before its upload ends",
             hint=f"give at least {LEAST_RATE >> 20}MiB",
         )
     return rate

@@ -43,12 +43,12 @@ def check_conditions(store: ObjectStore) -> None:
         try:
             etag = store.put_if_absent(key, b"tiersnap asks for a probe").etag
             if not _refuses_to_create(store, key, b"tiersnap asks for If-None-Match"):
-                raise _ignores(store, "If-None-Match", "it overwrote an existing object")
+                raise _ignores(store, "If-None-Match", "the server overwrote an existing object")
             if not _refuses_to_replace(store, key, third):
-                raise _ignores(store, "If-Match", "it replaced an object although the ETag differs")
+                raise _ignores(store, "If-Match", "the server replaced an object although the ETag differs")
             store.replace_if(key, third, etag)
         except ObjectChangedError as error:
-            raise _ignores(store, "If-Match", "it does not recognise the ETag that it returned") from error
+            raise _ignores(store, "If-Match", "the server does not accept the ETag that it returned") from error
         except RemoteStorageError as error:
             if error.attrs.get("status") in _UNKNOWN or error.attrs.get("code") in _UNKNOWN_CODES:
                 raise _ignores(store, "If-None-Match and If-Match", error.message) from error
@@ -86,8 +86,8 @@ def _refuses_to_replace(store: ObjectStore, key: str, data: bytes) -> bool:
 
 def _ignores(store: ObjectStore, condition: str, how: str) -> ConditionsIgnoredError:
     return ConditionsIgnoredError(
-        f"{store.uri}: the server does not obey {condition}: {how}",
-        hint="use a server with conditional writes, or a newer version of this server; without them, two runs "
+        f"{store.uri}: the server does not obey the condition {condition}: {how}",
+        hint="use a server with conditional writes, or a newer version of this server; without them two runs may "
         "overwrite each other's objects",
         store=store.uri,
     )
@@ -127,16 +127,21 @@ def clock(here: int, there: int) -> ProbeAnswer:
     """
     difference = abs(here - there)
     if there == 0:
-        return ProbeAnswer("clock", ProbeVerdict.UNKNOWN, "the store returns no time, so no object looks old")
+        return ProbeAnswer(
+            "clock", ProbeVerdict.UNKNOWN, "the store returns no time, so tiersnap treats no object as old"
+        )
     direction = "behind"
     if here > there:
         direction = "ahead of"
-    said = f"this host is {human_duration(difference)} {direction} the store"
+    said = f"the clock of this host is {human_duration(difference)} {direction} the clock of the store"
     if difference >= _LARGE_MS:
-        return ProbeAnswer("clock", ProbeVerdict.FAIL, said, "set this host's clock: S3 refuses its requests")
+        return ProbeAnswer("clock", ProbeVerdict.FAIL, said, "set the clock of this host: S3 refuses its requests")
     if difference >= _SMALL_MS:
         return ProbeAnswer(
-            "clock", ProbeVerdict.WARN, said, "set this host's clock; tiersnap computes ages by the store's clock"
+            "clock",
+            ProbeVerdict.WARN,
+            said,
+            "set the clock of this host; tiersnap computes ages with the clock of the store",
         )
     return ProbeAnswer("clock", ProbeVerdict.OK, said)
 
@@ -161,10 +166,14 @@ def _checksums(store: ObjectStore) -> ProbeAnswer:
         _log.debug("probed and deleted %s%s", store.uri, key)
     if has_checksum and refuses:
         return ProbeAnswer(
-            "checksums", ProbeVerdict.OK, "the store refuses damaged content, and keeps CRC-32C with objects"
+            "checksums", ProbeVerdict.OK, "the store refuses damaged content, and stores CRC-32C with objects"
         )
     if refuses:
-        said = "the store refuses damaged content but keeps no CRC-32C, so only sizes prove objects"
-        return ProbeAnswer("checksums", ProbeVerdict.WARN, said, "leave out --checksums compat if the server allows")
-    said = "the store accepted content that differs from its checksum"
+        said = (
+            "the store refuses damaged content, but stores no CRC-32C, so tiersnap can check only the sizes of objects"
+        )
+        return ProbeAnswer(
+            "checksums", ProbeVerdict.WARN, said, "remove --checksums compat if the server accepts requests without it"
+        )
+    said = "the store accepted content that does not match its checksum"
     return ProbeAnswer("checksums", ProbeVerdict.WARN, said, "use TLS (https://), or a newer version of this server")

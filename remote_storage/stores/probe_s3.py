@@ -41,10 +41,10 @@ def encryption(endpoint: str) -> ProbeAnswer:
     """Return whether requests use TLS. Without TLS, others on the network can read and change records."""
     address = urlsplit(endpoint)
     if address.scheme == "https":
-        return ProbeAnswer("encryption", ProbeVerdict.OK, "requests go over TLS")
+        return ProbeAnswer("encryption", ProbeVerdict.OK, "requests use TLS")
     if address.hostname in _THIS_HOST:
-        return ProbeAnswer("encryption", ProbeVerdict.OK, "the server is on this host")
-    said = f"{endpoint} is plain HTTP: others on the network can read and change segments"
+        return ProbeAnswer("encryption", ProbeVerdict.OK, "the server runs on this host")
+    said = f"{endpoint} uses HTTP without TLS: others on the network can read and change segments"
     return ProbeAnswer("encryption", ProbeVerdict.WARN, said, f"use --endpoint-url https://{address.netloc}")
 
 
@@ -75,7 +75,9 @@ def _asked(store: S3Store, probe: str, action: str, ask: Callable[[], Iterator[P
             step = f"grant {action} on arn:aws:s3:::{store.bucket}"
             yield ProbeAnswer(probe, ProbeVerdict.UNKNOWN, f"this user lacks the permission {action}", step)
         elif error.attrs.get("status") in (400, 404, 405, 501):
-            yield ProbeAnswer(probe, ProbeVerdict.UNKNOWN, "the server does not support this request")
+            yield ProbeAnswer(
+                probe, ProbeVerdict.UNKNOWN, "the server does not support the request that tiersnap needs for this"
+            )
         else:
             raise
 
@@ -85,15 +87,17 @@ def _lock(store: S3Store, client: S3Client) -> Callable[[], Iterator[ProbeAnswer
         found = _or_nothing(lambda: client.get_object_lock_configuration(Bucket=store.bucket))
         retention = found.get("ObjectLockConfiguration", {}).get("Rule", {}).get("DefaultRetention")
         if retention is None:
-            yield ProbeAnswer("object lock", ProbeVerdict.OK, "no default retention: new objects are not locked")
+            yield ProbeAnswer(
+                "object lock", ProbeVerdict.OK, "the bucket has no default retention: new objects are not locked"
+            )
             return
         length = count_of(retention.get("Years", 0), "year")
         if "Days" in retention:
             length = count_of(retention["Days"], "day")
-        said = f"every object is locked for {length} ({retention.get('Mode')})"
+        said = f"the bucket locks every object for {length} ({retention.get('Mode')})"
         step = (
-            "replaced and deleted objects stay as old versions for as long; "
-            "add a lifecycle rule that removes noncurrent versions"
+            "replaced and deleted objects remain as old versions for this time; add a lifecycle rule that removes "
+            "noncurrent versions"
         )
         yield ProbeAnswer("object lock", ProbeVerdict.WARN, said, step)
 
@@ -115,7 +119,7 @@ def old_versions(store: S3Store) -> str:
         status = store.client.get_bucket_versioning(Bucket=store.bucket).get("Status")
         if status is not None:  # Enabled, or Suspended: a suspended bucket keeps its earlier versions
             said = "the bucket keeps old versions of deleted objects, which cost storage"
-            step = "a lifecycle rule with NoncurrentVersionExpiration removes them"
+            step = "to remove them, add a lifecycle rule with NoncurrentVersionExpiration"
             yield ProbeAnswer("versioning", ProbeVerdict.WARN, said, step)
 
     answers = list(_asked(store, "versioning", "s3:GetBucketVersioning", ask))
@@ -133,8 +137,11 @@ def _or_nothing(call: Callable[[], S3Answer]) -> S3Answer:
 
 _NAME = "lifecycle rules"
 _OFFLINE = frozenset({"GLACIER", "DEEP_ARCHIVE"})  # S3 must restore an object of these classes before a read
-_NO_ABORT = "no rule aborts unfinished uploads, which cost money"
-_ADD_ABORT = "add AbortIncompleteMultipartUpload of 7 days; tiersnap maintain remove-orphans aborts tiersnap's own"
+_NO_ABORT = "no lifecycle rule aborts unfinished uploads, which cost money"
+_ADD_ABORT = (
+    "add a rule with AbortIncompleteMultipartUpload of 7 days; tiersnap's own unfinished uploads are aborted by "
+    "tiersnap maintain remove-orphans"
+)
 
 
 def judge_rules(rules: Sequence[LifecycleRule], prefix: str) -> Iterator[ProbeAnswer]:
@@ -155,22 +162,25 @@ def judge_rules(rules: Sequence[LifecycleRule], prefix: str) -> Iterator[ProbeAn
     if not aborts_uploads:
         yield ProbeAnswer(_NAME, ProbeVerdict.WARN, _NO_ABORT, _ADD_ABORT)
     elif not does_harm:
-        yield ProbeAnswer(_NAME, ProbeVerdict.OK, "no rule deletes segments or moves them to an offline storage class")
+        yield ProbeAnswer(
+            _NAME, ProbeVerdict.OK, "no lifecycle rule deletes segments, or moves them to an offline storage class"
+        )
 
 
 def _harm(rule: LifecycleRule) -> Iterator[ProbeAnswer]:
-    name = f"the rule {rule.get('ID', '')!r}"
+    name = f"the lifecycle rule {rule.get('ID', '')!r}"
     expiration = rule.get("Expiration", {})
     if "Days" in expiration or "Date" in expiration:
-        said = f"{name} deletes segments {_when(expiration)}, and brokers are not notified"
-        step = "take the prefix out of the rule: brokers delete by retention.ms"
+        said = f"{name} deletes segments {_when(expiration)} without the knowledge of brokers"
+        step = "exclude the prefix from the rule: brokers delete segments by retention.ms"
         yield ProbeAnswer(_NAME, ProbeVerdict.FAIL, said, step)
     for transition in rule.get("Transitions", []):
         if transition.get("StorageClass") in _OFFLINE:
             said = (
-                f"{name} moves segments to {transition['StorageClass']} {_when(transition)}, which brokers cannot read"
+                f"{name} moves segments to {transition['StorageClass']} {_when(transition)}, and brokers cannot "
+                "read segments there"
             )
-            yield ProbeAnswer(_NAME, ProbeVerdict.FAIL, said, "use STANDARD_IA or GLACIER_IR, which are read at once")
+            yield ProbeAnswer(_NAME, ProbeVerdict.FAIL, said, "use STANDARD_IA or GLACIER_IR, which brokers can read")
 
 
 def _when(action: Period) -> str:

@@ -63,7 +63,7 @@ class Deadline:
     def passed(self, doing: str) -> TransientError:
         """Return the error that the deadline has passed."""
         return TransientError(
-            f"{doing}: not done within {self.seconds or 0:g} s",
+            f"{doing}: not finished within {self.seconds or 0:g} s",
             hint="run the same command again; if this recurs, check the network to the store",
             seconds=self.seconds,
         )

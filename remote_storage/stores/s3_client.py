@@ -47,7 +47,7 @@ _TRANSIENT_CODES = frozenset(
 _CREDENTIAL_CODES = frozenset(
     {"ExpiredToken", "ExpiredTokenException", "InvalidAccessKeyId", "InvalidToken", "SignatureDoesNotMatch"}
 )
-_BUCKET_CODES = {"NoSuchBucket": "does not exist", "InvalidBucketName": "has a name that the server refuses"}
+_BUCKET_CODES = {"NoSuchBucket": "does not exist", "InvalidBucketName": "has a name that the server does not accept"}
 _CHECKSUM_CODES = frozenset({"BadDigest", "InvalidDigest", "XAmzContentChecksumMismatch"})
 _UNSUPPORTED_CODES = frozenset(
     {"InvalidArgument", "InvalidRequest", "MalformedXML", "MissingContentMD5", "NotImplemented", "XNotImplemented"}
@@ -114,7 +114,7 @@ def _of_redirect(error: boto.ClientError, where: str, attrs: Mapping[str, object
     if place.netloc:
         hint = f"--endpoint-url {place.scheme}://{place.netloc}"
     return RemoteStorageError(
-        f"{where}: the endpoint redirects to {location}, and names no region as S3 does", hint=hint, **attrs
+        f"{where}: the endpoint redirects to {location}, and does not name a region, as S3 would", hint=hint, **attrs
     )
 
 
@@ -128,17 +128,17 @@ def _of_answer(error: boto.ClientError, action: str, bucket: str, key: str) -> T
     if code in _BUCKET_CODES:
         return RemoteStorageError(
             f"bucket {bucket!r} {_BUCKET_CODES[code]}",
-            hint="create the bucket, or correct the s3:// URI, the endpoint or the account",
+            hint="create the bucket; or correct the s3:// URI, the endpoint or the account",
             **attrs,
         )
     if _is_transient(code, status):
         return TransientError(
-            f"{where}: {action} answered {status} {code}",
+            f"{where}: the server answered {action} with {status} {code}",
             hint="the server is busy: run the same command again",
             **attrs,
         )
     if is_missing_object(error):
-        return ObjectNotFoundError(f"{where}: there is no such object", hint="", **attrs)
+        return ObjectNotFoundError(f"{where}: the object does not exist", hint="", **attrs)
     refusal, hint = _refusal(action, bucket, code, status, said)
     return RemoteStorageError(f"{where}: {refusal}", hint=hint, **attrs)
 
@@ -152,14 +152,14 @@ def _refusal(action: str, bucket: str, code: str, status: int, said: str) -> tup
     if code in _CREDENTIAL_CODES:
         return f"credentials refused: {code}", _CREDENTIALS_HINT
     if code == "RequestTimeTooSkewed":
-        return said, "set this machine's clock"
+        return said, "set the clock of this host"
     if code in _REGION_CODES or status == 301:
         return f"bucket {bucket!r} is in another region: {code or status}", "set the bucket's region"
     if code in _CHECKSUM_CODES:
-        return f"the server refused the checksum of the bytes: {code}", _COMPAT_HINT
+        return f"the server refused the checksum that tiersnap sent: {code}", _COMPAT_HINT
     if status == 403:
-        return f"access denied for {action}", _grant(action, bucket)
-    refusal = f"{action} answered {status} {code}: {said}"
+        return f"the server denied {action} to this user", _grant(action, bucket)
+    refusal = f"the server answered {action} with {status} {code}: {said}"
     if code in _UNSUPPORTED_CODES or status == 501:
         return refusal, _COMPAT_HINT
     return refusal, ""
@@ -167,8 +167,8 @@ def _refusal(action: str, bucket: str, code: str, status: int, said: str) -> tup
 
 def _grant(action: str, bucket: str) -> str:
     if action.startswith("s3:List"):
-        return f"grant {action} on arn:aws:s3:::{bucket}"
-    grant = f"grant {action} on arn:aws:s3:::{bucket}/*"
+        return f"give this user the permission {action} on arn:aws:s3:::{bucket}"
+    grant = f"give this user the permission {action} on arn:aws:s3:::{bucket}/*"
     if action == "s3:GetObject":  # for an absent key, S3 answers 404 only if the user may list the bucket
         grant += f", and s3:ListBucket on arn:aws:s3:::{bucket}"
     return grant
@@ -181,10 +181,14 @@ def _of_client(error: Exception, action: str, bucket: str, key: str) -> Tiersnap
         return CorruptDataError(f"{where}: {error}", hint="", **attrs)
     if isinstance(error, boto.SSLError):
         return RemoteStorageError(
-            f"{where}: no TLS connection: {error}", hint="check the endpoint's https://, and AWS_CA_BUNDLE", **attrs
+            f"{where}: the TLS connection failed: {error}",
+            hint="check that the endpoint begins with https://, and check AWS_CA_BUNDLE",
+            **attrs,
         )
     if isinstance(error, boto.NoCredentialsError | boto.PartialCredentialsError | boto.CredentialRetrievalError):
-        return RemoteStorageError(f"{where}: no credentials for S3: {error}", hint=_CREDENTIALS_HINT, **attrs)
+        return RemoteStorageError(
+            f"{where}: tiersnap found no credentials for S3: {error}", hint=_CREDENTIALS_HINT, **attrs
+        )
     if isinstance(error, boto.ProfileNotFound | boto.TokenRetrievalError | boto.SSOError):
         return RemoteStorageError(f"{where}: {error}", hint=_CREDENTIALS_HINT, **attrs)
     if isinstance(error, boto.ConnectionError | boto.HTTPClientError | boto.IncompleteReadError):

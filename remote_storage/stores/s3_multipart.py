@@ -104,7 +104,7 @@ class MultipartUpload:
         stored = of_response(response)
         if stored is not None and stored != crc:
             raise RemoteStorageError(
-                f"s3://{self.bucket}/{self.key}: part {number} has CRC {crc:08x}, the server computed {stored:08x}",
+                f"s3://{self.bucket}/{self.key}: part {number} has CRC {crc:08x}, but the server computed {stored:08x}",
                 hint="run the same command again; if this recurs, the network changes bytes",
             )
         if not is_proved(response, crc, sent):
@@ -136,7 +136,7 @@ class MultipartUpload:
         stored = of_response(response)
         if stored is not None and stored != crc:
             raise RemoteStorageError(
-                f"s3://{self.bucket}/{self.key}: sent CRC {crc:08x}, the server stored {stored:08x}",
+                f"s3://{self.bucket}/{self.key}: tiersnap sent CRC {crc:08x}, but the server stored {stored:08x}",
                 hint="run the same command again; if this recurs, do not use this server",
             )
         # Some servers do not return the CRC of the object. Then an equal ETag proves the parts.

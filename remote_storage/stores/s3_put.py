@@ -67,7 +67,7 @@ class ConditionalPut:
                 continue  # the other writer of a 409 gave up, or the object was deleted meanwhile
             if (same := self._same(found, size, crc)) is not None:
                 return same
-            more = f" ({count_of(found.size, 'byte')}, {size} were to be written)"
+            more = f" (the object has {count_of(found.size, 'byte')}, tiersnap would write {size})"
             raise other_content(self.uri + self.key, self.key, "prefix", more)
         raise self._busy()
 
@@ -124,7 +124,7 @@ class ConditionalPut:
 
     def _busy(self) -> TransientError:
         return TransientError(
-            f"{self.uri}{self.key}: other writers wrote this key during {_ATTEMPTS} attempts",
+            f"{self.uri}{self.key}: other writers wrote this key during all {_ATTEMPTS} attempts",
             hint="run the same command again when the other writer has finished",
             key=self.key,
         )

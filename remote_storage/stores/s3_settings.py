@@ -8,7 +8,7 @@ from enum import StrEnum
 from tiersnap.snapshot.errors import UsageError
 
 MIB = 1 << 20
-ENDPOINT_HINT = "an endpoint looks like https://host:9000"
+ENDPOINT_HINT = "give an endpoint such as https://host:9000"
 MIN_PART_SIZE = 5 * MIB
 MAX_PARTS = 10_000
 
@@ -44,18 +44,18 @@ class S3Settings:
 
     def __post_init__(self) -> None:
         if self.part_size < MIN_PART_SIZE:
-            raise UsageError(f"part size {self.part_size}: S3 accepts no parts below {MIN_PART_SIZE} bytes")
+            raise UsageError(f"part size {self.part_size}: too small: S3 accepts no parts below {MIN_PART_SIZE} bytes")
         if self.max_concurrency < 1 or self.total_attempts < 1:
             raise UsageError("max_concurrency and total_attempts must be at least 1")
         if min(self.connect_timeout, self.read_timeout, self.call_timeout) <= 0:
             raise UsageError("connect_timeout, read_timeout and call_timeout must be positive seconds")
         scheme, separator, address = (self.endpoint_url or "").partition("://")
         if separator and scheme.lower() not in ("http", "https"):
-            raise UsageError(f"{scheme}:// is no S3 server", hint=ENDPOINT_HINT)
+            raise UsageError(f"{scheme}:// is not the scheme of an S3 server", hint=ENDPOINT_HINT)
         if "@" in address.partition("/")[0]:
             raise UsageError(
-                "the endpoint URL has a user or a password in it, which would be shown in logs and errors",
-                hint="take it out of the URL, and set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE",
+                "the endpoint URL has a user or a password, which would appear in logs and errors",
+                hint="remove it from the URL, and set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE",
             )
 
     @property

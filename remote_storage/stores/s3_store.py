@@ -97,7 +97,7 @@ class S3Store:
         def crc() -> int:
             nonlocal known
             if known is None and (known := crc_of_source(source, size)) is None:
-                raise TransientError(f"{self.uri}{key}: the source ended early", hint="scan again")
+                raise TransientError(f"{self.uri}{key}: the source has fewer bytes than expected", hint="scan again")
             return known
 
         def send() -> PutResult:
@@ -141,7 +141,8 @@ class S3Store:
         actual = extend(0, data)
         if found.crc32c is not None and found.crc32c != actual:
             raise CorruptDataError(
-                f"{self.uri}{key}: content has CRC {actual:08x}, {found.crc32c:08x} was stored with it", key=key
+                f"{self.uri}{key}: the content has CRC {actual:08x}, but CRC {found.crc32c:08x} was stored with it",
+                key=key,
             )
         info = replace(found, metadata=_as_put(found.metadata))
         return ReadObject(data, info, _server_time(response) or found.modified)
@@ -294,7 +295,9 @@ class S3Store:
             )
         stored = of_response(response)
         if stored is not None and stored != crc:
-            raise RemoteStorageError(f"{self.uri}{key}: sent CRC {crc:08x}, the server stored {stored:08x}")
+            raise RemoteStorageError(
+                f"{self.uri}{key}: tiersnap sent CRC {crc:08x}, but the server stored {stored:08x}"
+            )
         _log.debug("put %s%s, %d bytes", self.uri, key, len(data))
         proved = is_proved(response, crc, sent)
         return PutResult(PutOutcome.CREATED, len(data), crc, response.get("ETag", ""), proved=proved)
@@ -325,7 +328,8 @@ class S3Store:
 def _described(key: str, response: S3Answer) -> ObjectInfo:
     if "LastModified" not in response or "ContentLength" not in response:
         raise RemoteStorageError(
-            f"{key}: the server answers without Last-Modified or Content-Length", hint="is the endpoint an S3 server?"
+            f"{key}: the answer of the server lacks Last-Modified or Content-Length",
+            hint="check that the endpoint is an S3 server",
         )
     size, modified, etag = response["ContentLength"], _ms(response["LastModified"]), response.get("ETag", "")
     is_replica = response.get("ReplicationStatus") == "REPLICA"

@@ -27,7 +27,9 @@ def get_small(store: ObjectStore, found: ObjectInfo, *, limit: int = MANIFEST_BY
     """
     if found.size > limit:
         raise CorruptDataError(
-            f"{store.uri}{found.key}: {human_bytes(found.size)} exceed the limit of {human_bytes(limit)}", key=found.key
+            f"{store.uri}{found.key}: the object has {human_bytes(found.size)}, more than the limit of "
+            f"{human_bytes(limit)}",
+            key=found.key,
         )
     return store.get(found.key)
 

@@ -47,7 +47,8 @@ class Freeing:
         """Set `end` to RESTART, because the cluster refuses to disable copying and the leader must be restarted."""
         self.end, self.reason = End.RESTART, reason
         self.hint = (
-            "restart the leader after the publication: its copy task then continues after the published segments"
+            "after the publication restart the broker that leads the partition: its copy task then continues "
+            "after the published segments"
         )
 
     def plan(self, readiness: Iterable[Readiness], plan: PublishPlan | None, planned: Collection[int] = ()) -> None:
@@ -97,7 +98,7 @@ class Freeing:
             return
         self.end = End.BLOCKED
         if first is None:
-            self.reason, self.waits_for, self.hint = "nothing is left to tier", None, ""
+            self.reason, self.waits_for, self.hint = "no segment is left to tier", None, ""
             return
         self.reason = f"{first.verdict}: {first.reason}"
         self.waits_for, self.hint = first.verdict, first.next_step
@@ -133,7 +134,7 @@ class Freeing:
         if self.end is End.RESTART:
             self.end, self.reason, self.hint = (
                 End.FREED,
-                "the copy task continues: a new leader, a restart or another run freed it",
+                "the copy task continues, because of a new leader, a restart or another run",
                 "",
             )
 
@@ -166,14 +167,17 @@ class Freeing:
         if progress is CopyProgress.STUCK_AHEAD:
             self.end, self.reason = (
                 End.STUCK_AHEAD,
-                f"the copy task has continued and fails at offset {self.next_offset}",
+                f"the copy task has continued, and now fails at offset {self.next_offset}",
             )
-            self.hint = "run the same command again once that segment is READY; tiersnap scan prints the reason"
+            self.hint = (
+                "run the same command again once the segment at that offset is READY; to see why it is not: tiersnap "
+                "scan"
+            )
             if self.failure is not None:
                 self.reason, self.hint = f"{self.reason}: {self.failure.message}", self.failure.hint
         elif progress is CopyProgress.MOVED_ON:
             self.end, self.reason = End.FREED, "the copy task continues"
         elif progress is not CopyProgress.FAILING:
-            self.end, self.reason = End.FREED, "nothing is left to copy, and nothing fails"
+            self.end, self.reason = End.FREED, "no segment is left to upload, and no copy fails"
             if self.stuck.hung is not None:
-                self.reason = "the copy task starts again, and nothing fails"
+                self.reason = "the copy task uploads again, and no copy fails"

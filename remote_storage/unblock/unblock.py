@@ -151,7 +151,7 @@ class Unblock:
         for topic, number in self._freeings:
             if found[topic, number] > 1:
                 raise UsageError(
-                    f"{topic}-{number} is in more than one LOGDIR: replicas of one partition",
+                    f"{topic}-{number} is in more than one LOGDIR, as replicas of one partition",
                     hint="give the log directories of one broker, preferably of the leader",
                 )
 
@@ -185,14 +185,14 @@ class Unblock:
             if local is not None:
                 compare = local.compare
             found = compare_attempts(location, partition, begun, local, expiry)
-            deleted = dict.fromkeys(cache.deleted_attempts(partition), "brokers began to delete it")
+            deleted = dict.fromkeys(cache.deleted_attempts(partition), "brokers began to delete the segment")
             # A segment that differs from the local log is from another log: do not upload it again, publish nothing.
             doubts = split_problems(location, partition, ours, compare, expiry)
             right |= found.right
             differing |= doubts.differing
             wrong |= deleted | found.wrong | doubts.damaged
             for segment_id, why in (found.wrong | doubts.damaged).items():
-                self.talk(f"{partition}: segment {segment_id}, not published yet, is uploaded again: {why}")
+                self.talk(f"{partition}: tiersnap uploads the unpublished segment {segment_id} again: {why}")
         return ComparedAttempts(frozenset(right), wrong, differing)
 
     def _local_log(self, partition: TopicIdPartition, begins: Beginnings) -> LocalLog | None:

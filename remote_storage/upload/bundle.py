@@ -78,23 +78,25 @@ class SegmentBundle(JudgedSegment):
     def __post_init__(self) -> None:
         JudgedSegment.__post_init__(self)
         if not 0 <= self.base_offset < self.next_base_offset:
-            raise self._incomplete(f"log: invalid offsets [{self.base_offset}, {self.next_base_offset})")
+            raise self._incomplete(f"log: the offsets [{self.base_offset}, {self.next_base_offset}) are not possible")
         if self.log.size <= 0:
-            raise self._incomplete("log: the file is empty, and a remote segment needs at least one batch")
+            raise self._incomplete("log: the file is empty, but a remote segment needs at least one batch")
         if self.producer_snapshot.offset != self.next_base_offset:
             raise MissingProducerSnapshotError(
-                f"segment {self.base_offset} needs the snapshot at the next base offset {self.next_base_offset}, "
-                f"this one is at {self.producer_snapshot.offset}",
-                hint="tiersnap scan SOURCE lists the snapshots",
+                f"segment {self.base_offset} needs the snapshot at its end offset {self.next_base_offset}, but "
+                f"got the one at {self.producer_snapshot.offset}",
+                hint="to list the snapshots: tiersnap scan SOURCE",
                 base_offset=self.base_offset,
                 next_base_offset=self.next_base_offset,
                 found=self.producer_snapshot.offset,
             )
         for before, after in pairwise(self.leader_epochs):
             if after[0] <= before[0] or after[1] < before[1]:
-                raise self._incomplete(f"leader epochs: {after} after {before} does not ascend")
+                raise self._incomplete(
+                    f"leader epochs: {after} comes after {before}, but leader epochs and offsets must ascend"
+                )
         if not self.segment_leader_epochs:
-            raise self._incomplete("leader epochs: no entry covers these offsets")
+            raise self._incomplete("leader epochs: none covers the offsets of the segment")
 
     def metadata(
         self, segment_id: RemoteLogSegmentId, *, broker_id: int, event_timestamp: int
@@ -137,7 +139,7 @@ class SegmentBundle(JudgedSegment):
     def _incomplete(self, what: str) -> IncompleteBundleError:
         return IncompleteBundleError(
             f"segment {self.base_offset}: {what}",
-            hint="tiersnap scan SOURCE prints what each segment lacks",
+            hint="to see what each segment lacks: tiersnap scan SOURCE",
             base_offset=self.base_offset,
         )
 

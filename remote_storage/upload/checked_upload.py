@@ -104,9 +104,9 @@ class CheckedLog:
         decoded = self._segment.header_digest
         if decoded is not None and end.digest != decoded:
             raise SegmentChangedError(
-                f"segment changed since it was decoded: {self._segment.log.path}: its headers give {end.digest}, "
-                f"they gave {decoded}",
-                hint="run the same command again: it decodes the changed file",
+                f"{self._segment.log.path}: the segment changed since tiersnap decoded it: its batch headers had "
+                f"the digest {decoded}, and now have {end.digest}",
+                hint="run the same command again, which decodes the changed file",
                 path=self._segment.log.path,
             )
         found = self._index_check.finish()
@@ -122,10 +122,10 @@ class CheckedLog:
 
     def _wrong_epochs(self, wrong: WrongEpoch) -> WrongLeaderEpochsError:
         return WrongLeaderEpochsError(
-            f"the batch at offset {wrong.base_offset} was written under leader epoch {wrong.written}, the "
-            f"leader-epoch-checkpoint says {wrong.expected}: the checkpoint is from another log, or older than this "
-            "log",
-            hint="take the leader-epoch-checkpoint of the replica whose log this is, or tier from another replica; "
+            f"the batch at offset {wrong.base_offset} has leader epoch {wrong.written}, but "
+            f"leader-epoch-checkpoint says {wrong.expected}: the checkpoint belongs to another log, or is older than "
+            "this log",
+            hint="copy leader-epoch-checkpoint from the replica whose log this is, or tier from another replica; "
             "brokers rebuild the checkpoint only for segments that they recover",
             base_offset=self._segment.base_offset,
             offset=wrong.base_offset,
@@ -136,9 +136,9 @@ class CheckedLog:
     def _lost_index(self) -> IncompleteBundleError:
         log = self._segment.log.path
         return IncompleteBundleError(
-            f"{log}: it has aborted transactions, its .txnindex is missing or wrong, and the scan window begins "
-            "after it: the starts of these transactions are unknown",
-            hint="run again without --scan window: it replays the whole log and rebuilds the index",
+            f"{log}: the segment has aborted transactions, but its .txnindex is missing or wrong; the scan window "
+            "begins after it, so the starts of these transactions are unknown",
+            hint="run the same command without --scan window: it replays the whole log, and rebuilds the index",
             base_offset=self._segment.base_offset,
         )
 
@@ -156,16 +156,16 @@ class CheckedLog:
             producer, first = lacking[0]
             count = count_of(len(lacking), "transaction")
             raise UnknownTransactionsError(
-                f"{self._segment.log.path}: it ends inside {count} that its snapshot lacks, one of producer {producer} "
-                f"since offset {first}: the scan window begins after it",
-                hint="run again without --scan window: it replays the whole log",
+                f"{self._segment.log.path}: the snapshot of the segment lacks {count} open at its end, "
+                f"one of producer {producer} since offset {first}: the scan window begins after this segment",
+                hint="run the same command without --scan window: it replays the whole log",
                 base_offset=self._segment.base_offset,
             )
 
     def _corrupt(self, finding: Finding) -> CorruptSegmentError:
         return CorruptSegmentError(
             str(finding),
-            hint="tiersnap dump FILE shows the place; restore the segment from another replica",
+            hint="to see where: tiersnap dump FILE; restore the segment from another replica",
             base_offset=self._segment.base_offset,
             position=finding.position,
         )
@@ -217,8 +217,8 @@ def check_listed(store: ObjectStore, stem: str, sent: Iterable[tuple[str, PutRes
 def _check(store: ObjectStore, key: str, put: PutResult, found: ObjectInfo | None) -> None:
     if found is None:
         raise TransientError(
-            f"{store.uri}{key}: written, but missing now",
-            hint="run the same command again: it uploads the segment again",
+            f"{store.uri}{key}: tiersnap wrote the object, but now it is missing",
+            hint="run the same command again, which uploads the segment again",
         )
     # Listings have no checksums. Listings of directories have no ETags either.
     is_another = False
@@ -227,8 +227,8 @@ def _check(store: ObjectStore, key: str, put: PutResult, found: ObjectInfo | Non
     has_other_bytes = found.size != put.size or found.crc32c not in {None, put.crc32c}
     if has_other_bytes or is_another:
         raise RemoteStorageError(
-            f"{store.uri}{key}: wrote {count_of(put.size, 'byte')} with CRC {put.crc32c:08x}, the store has "
-            f"{count_of(found.size, 'byte')}{_what_else(found, is_another=is_another)}",
+            f"{store.uri}{key}: tiersnap wrote {count_of(put.size, 'byte')} with CRC {put.crc32c:08x}, but the "
+            f"store has {count_of(found.size, 'byte')}{_what_else(found, is_another=is_another)}",
             hint="run the same command again; if the error recurs, the store damages objects",
             key=key,
         )

@@ -70,8 +70,8 @@ class CopyAttempt:
         self.copy.look()
         if not claim_protocol.is_still_ours(self.job.store, self.claimed):
             raise ClaimLostError(
-                f"{self.claimed.segment}: another attempt took over the claim of {self._segment_id}",
-                hint="run the same command again: it finds the segment of the other attempt",
+                f"{self.claimed.segment}: another copy attempt took over the claim of attempt {self._segment_id}",
+                hint="run the same command again, which finds the segment of the other attempt",
             )
 
     def complete(self, look: Callable[[], None]) -> Ended:

@@ -182,13 +182,13 @@ def delete_copy(location: RemoteLocation, metadata: RemoteLogSegmentMetadata) ->
 def _check_described(segment: SegmentBundle, metadata: RemoteLogSegmentMetadata) -> None:
     if metadata.state is not SegmentState.COPY_SEGMENT_STARTED:
         raise IllegalStateTransitionError(
-            f"{metadata.id} is {metadata.state.name}: an upload needs COPY_SEGMENT_STARTED",
-            hint="a new attempt takes a new segment id",
+            f"{metadata.id}: the state is {metadata.state.name}, but an upload needs COPY_SEGMENT_STARTED",
+            hint="start a new attempt with a new segment id",
         )
     described = (metadata.start_offset, metadata.end_offset + 1, metadata.segment_size)
     found = (segment.base_offset, segment.next_base_offset, segment.log.size)
     if described != found:
-        raise IncompleteBundleError(f"{metadata.id}: metadata says {described}, the segment has {found}")
+        raise IncompleteBundleError(f"{metadata.id}: the metadata says {described}, but the segment has {found}")
 
 
 def delete_in_reverse(store: ObjectStore, keys: Sequence[str]) -> tuple[DeleteFailure, ...]:

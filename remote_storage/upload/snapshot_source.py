@@ -45,7 +45,7 @@ class SourceFile:
         if size is None:
             raise self._changed("the file was deleted")
         if size != self.size:
-            raise self._changed(f"the file has {count_of(size, 'byte')} and had {self.size}")
+            raise self._changed(f"the file has {count_of(size, 'byte')}, but had {self.size} before")
 
     @contextmanager
     def open(self) -> Iterator[ByteSource]:
@@ -63,7 +63,7 @@ class SourceFile:
         with self.open() as file:
             data = file.read(self.size + 1)
         if len(data) != self.size:
-            raise self._changed(f"the file no longer has {count_of(self.size, 'byte')}")
+            raise self._changed(f"the file has fewer than {count_of(self.size, 'byte')} now")
         return data
 
     @contextmanager
@@ -73,13 +73,17 @@ class SourceFile:
         except FileNotFoundError as error:
             raise self._changed("the file was deleted") from error
         except PermissionError as error:
-            raise UnfinishedError(f"{self.path}: not readable: {error}", hint="run as the broker's user") from error
+            raise UnfinishedError(
+                f"{self.path}: cannot be read: {error}", hint="run the command as the user that runs the broker"
+            ) from error
         except OSError as error:
             raise TransientError(f"{self.path}: {error}", hint="run the same command again", path=self.path) from error
 
     def _changed(self, how: str) -> TransientError:
         return TransientError(
-            f"segment changed: {self.path}: {how}", hint="scan again, then run the same command", path=self.path
+            f"{self.path}: the file changed after the scan: {how}",
+            hint="run the same command again, which scans the file again",
+            path=self.path,
         )
 
 
@@ -124,9 +128,9 @@ class TrustedSnapshot:
         name = snapshot_file.file_name(self.offset)
         if self.crc32c is not None and (found := crc32c(self.data)) != self.crc32c:
             raise SnapshotChangedError(
-                f"{name}: {count_of(len(self.data), 'byte')} with CRC {found:08x}, the snapshot that was computed or "
-                f"compared had CRC {self.crc32c:08x}",
-                hint="run the same command again: it compares the new file",
+                f"{name}: the snapshot has {count_of(len(self.data), 'byte')} and CRC {found:08x}, but the "
+                f"snapshot that tiersnap computed or compared had CRC {self.crc32c:08x}",
+                hint="run the same command again, which compares the new file",
                 offset=self.offset,
             )
         entries = snapshot_file.checked(self.data, name=name)
@@ -135,12 +139,13 @@ class TrustedSnapshot:
         )
         if newest >= self.offset:
             raise CorruptSnapshotError(
-                f"{name}: an entry has offset {newest}, which is not below the snapshot offset",
+                f"{name}: an entry has offset {newest}, but all offsets must be below the snapshot offset",
                 hint="the file was renamed; to rebuild it: tiersnap repair LOGDIR --replace --apply",
             )
         if not may_be_uploaded(self.provenance, self.verdict):
             raise MissingProducerSnapshotError(
-                f"{name}: not trusted: {self.provenance}, {self.verdict or 'not compared with the log'}",
+                f"{name}: the snapshot is not trusted: {self.provenance}, "
+                f"{self.verdict or 'not compared with the log'}",
                 hint="to compare: tiersnap verify SOURCE; to rebuild: tiersnap repair LOGDIR --replace --apply",
                 offset=self.offset,
             )
@@ -200,14 +205,14 @@ class SnapshotSource:
                 raise self._vanished(file.path) from error
             raise SnapshotChangedError(
                 f"{snapshot_file.file_name(self.offset)}: {error.message}",
-                hint="run the same command again: it compares the new file",
+                hint="run the same command again, which compares the new file",
                 offset=self.offset,
             ) from error
 
     def _vanished(self, where: str) -> SnapshotVanishedError:
         return SnapshotVanishedError(
-            f"{where}: the snapshot at offset {self.offset} was deleted after the segment was judged",
-            hint="run the same command again: it computes the snapshot",
+            f"{where}: the snapshot at offset {self.offset} was deleted after tiersnap judged the segment",
+            hint="run the same command again, which computes the snapshot",
             offset=self.offset,
             place=where,
         )

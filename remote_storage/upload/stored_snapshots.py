@@ -170,7 +170,8 @@ class StoredSnapshots:
             info = self.store.head(key)
             if info is None:
                 raise TransientError(
-                    f"{self.store.uri}{key}: deleted while it was read", hint="run the same command again"
+                    f"{self.store.uri}{key}: the object was deleted while tiersnap read it",
+                    hint="run the same command again",
                 ) from None
             return _There(info, None)
         return _There(found.info, found.data)
@@ -182,7 +183,7 @@ class StoredSnapshots:
         if not (self.replace or is_same or self._is_ours(partition, snapshot.end_offset, there.info)):
             raise ObjectExistsError(
                 f"{self.store.uri}{key}: the object has other content, and no run of tiersnap wrote it",
-                hint="find out who wrote it; to overwrite it: tiersnap run --replace --apply",
+                hint="find out which program wrote it; to overwrite it: tiersnap run --replace --apply",
                 key=key,
             )
         if not self.writes:
@@ -233,8 +234,9 @@ def _refuse_lost(before: np.ndarray, snapshot: SnapshotObject, name: str) -> Non
     lost = next((gap for gap in snapshot.gaps() if gap.is_known_to(before)), None)
     if lost is not None:
         raise CorruptDataError(
-            f"{lost}, and {name}, an earlier snapshot, contains some of them",
-            hint="restore the segment from another replica; if the loss is final, move that object away",
+            f"{lost}, but the earlier snapshot {name} names batches in these offsets",
+            hint="restore the segment from another replica; if it is lost for good, move the object of that "
+            "snapshot away",
         )
 
 

@@ -104,7 +104,10 @@ class TierJob:
         """
         epochs = segment.segment_leader_epochs
         if not epochs:
-            raise IncompleteBundleError(f"segment {segment.base_offset}: no leader epoch starts below its end offset")
+            raise IncompleteBundleError(
+                f"segment {segment.base_offset}: leader-epoch-checkpoint has no leader "
+                "epoch that starts below the end of the segment"
+            )
         return ClaimedSegment(self.partition, segment.base_offset, epochs[-1][0])
 
     def metadata(self, ready: SegmentBundle, attempt: Attempt) -> RemoteLogSegmentMetadata:

@@ -86,7 +86,7 @@ def tier_partition(
         inventory = job.counted(inventory)
         planned = tuple(known_starts(job, planned, inventory))
     except TiersnapError as error:
-        _log.debug("not begun with %s: %s", partition, error.message)
+        _log.debug("stopped before %s: %s", partition, error.message)
         yield job.event(planned[0], error=error)
         return
     covered = covered_of(planned, inventory)
@@ -105,7 +105,7 @@ def _check_in_flight(job: TierJob, inventory: RemoteInventory) -> None:
     in_flight = [each.start_offset for each in inventory.in_flight(job.tierer.copy_grace)]
     if in_flight:
         raise CopyInFlightError(
-            f"a broker is copying the segment at {min(in_flight)}, or stopped a moment ago",
+            f"a broker is uploading the segment at offset {min(in_flight)}, or stopped doing so a moment ago",
             hint="disable copying (remote.log.copy.disable=true), or let the broker copy this topic",
         )
 
@@ -190,7 +190,7 @@ def plan_segment(
 
 def _snapshot(filesystem: FileSystem, folder: str, judged: JudgedSnapshot, kept: KeptSnapshots) -> SnapshotSource:
     found = judged.found
-    assert found is not None, "READY without a snapshot"
+    assert found is not None, "the segment is READY, but has no snapshot"
     provenance = judged.provenance or Provenance.BROKER
     if judged.is_object and found.stored is not None:
         data, key = kept.of(found.stored.object_key), found.stored.object_key

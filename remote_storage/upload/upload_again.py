@@ -50,14 +50,15 @@ def damaged_uploads(
         for segment_id, why in doubts.differing.items():
             raise DivergedLogError(
                 f"{name}:{segment_id}: {why}",
-                hint="two logs have one topic id: tier from the replica whose log is in remote storage",
+                hint="two different logs have the same topic id: run tier on the replica whose log is in remote "
+                "storage",
             )
         damaged |= doubts.damaged.keys()
         left -= found
     if left:
         raise UsageError(
-            f"--upload-again {min(left)}: tiersnap uploaded no complete segment with this id to "
-            f"{location.store.uri} for a partition in LOGDIR",
-            hint="tiersnap publish prints the ids of damaged uploads; tiersnap mend replaces brokers' segments",
+            f"--upload-again {min(left)}: {location.store.uri} has no complete segment with this id that tiersnap "
+            "uploaded for a partition in LOGDIR",
+            hint="to see the ids of damaged uploads: tiersnap publish; to replace segments of brokers: tiersnap mend",
         )
     return frozenset(damaged)

@@ -56,8 +56,8 @@ def _open_in_remote(job: TierJob, segment: PlannedSegment) -> tuple[tuple[int, i
         entries = state_at(job.location, log, segment.base_offset, expiry).entries
     except UnknownStateError as error:
         raise UnknownStateError(
-            f"open transactions at {segment.base_offset} are unknown: {error.message}",
-            hint="run again without --scan window: it replays the whole log",
+            f"the open transactions at offset {segment.base_offset} are unknown: {error.message}",
+            hint="run the same command without --scan window: it replays the whole log",
             base_offset=segment.base_offset,
         ) from error
     return tuple((producer, first) for producer, first in ongoing_transactions(entries).tolist())

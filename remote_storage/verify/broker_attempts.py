@@ -62,7 +62,7 @@ def compare_attempts(
         return ComparedAttempts(frozenset(), {})
     found = list_remote_partition(location, partition).segments
     complete = [each for each in found if each.segment_id in begun]
-    wrong = dict.fromkeys((each.segment_id for each in complete), "the segment was not compared")
+    wrong = dict.fromkeys((each.segment_id for each in complete), "the segment was not compared with the local log")
     if local is None or not complete:
         return ComparedAttempts(frozenset(), wrong)
     newest = {each.bounds: each for each in sorted(complete, key=_age)}

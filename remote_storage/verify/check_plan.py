@@ -69,7 +69,7 @@ class CheckPlan:
             chosen = f"{self.segments} of {count_of(self.partitions.total(), 'segment')}"
         where = count_of(len(self.partitions), "partition")
         reads = f"at most {count_of(self.most_requests, 'request')}, {human_bytes(self.most_bytes)}"
-        return f"plan: {chosen} of {where} at depth {self.asked.depth}: {reads}"
+        return f"plan: verify {chosen} of {where} at depth {self.asked.depth}: {reads}"
 
     @property
     def most_requests(self) -> int:
@@ -163,8 +163,9 @@ def plan_check(
     plan.partitions.update(dict.fromkeys(claimed - elsewhere - plan.partitions.keys(), 0))
     if not plan.partitions:
         raise ObjectNotFoundError(
-            f"{location.store.uri}: no remote segment",
-            hint="--remote, its prefix and --layout must be those of the brokers, --topic a topic's whole name",
+            f"{location.store.uri}: the location has no remote segment that is selected",
+            hint="--remote, its prefix and --layout must be those of the brokers, and --topic must match the whole "
+            "name of a topic",
         )
     return plan
 

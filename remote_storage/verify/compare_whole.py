@@ -92,7 +92,8 @@ def find_problems(
     for segment_id, why in doubts.items():
         if why != first[segment_id]:
             raise TransientError(
-                f"{partition}:{segment_id}: two reads returned different bytes: {first[segment_id]}; {why}",
+                f"{partition}:{segment_id}: two reads of the segment returned different bytes: first: "
+                f"{first[segment_id]}; then: {why}",
                 hint="run the same command again",
             )
     for segment_id, why in doubts.items():

@@ -177,10 +177,12 @@ class LocalLogs:
             return found
         if partition not in self._left_out:
             self._left_out.add(partition)
-            has = "it has no partition.metadata"
+            has = "the folder has no partition.metadata"
             if topic_id:
                 has = f"its topic id is {topic_id}"
-            _log.warning("%s is left out: %s, remote storage has %s", found.partition.path, has, partition.topic_id)
+            _log.warning(
+                "%s: not compared: %s, but remote storage has %s", found.partition.path, has, partition.topic_id
+            )
         return None
 
     def compare_of(self, partition: TopicIdPartition) -> CompareLocally | None:

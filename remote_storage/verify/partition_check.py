@@ -146,7 +146,9 @@ class PartitionCheck:
         there = ids_of(self._listed)
         for each in self.known.values():
             if not each.verdict.is_sound and each.segment_id not in there:
-                told = ReasonedVerdict(RemoteVerdict.GONE, f"was {each.verdict}, and was deleted since")
+                told = ReasonedVerdict(
+                    RemoteVerdict.GONE, f"the segment was {each.verdict}, and has been deleted since"
+                )
                 at = each.segment_id, each.base_offset, each.next_base_offset, 0, each.written_at
                 yield self._made(*at, told, each.leader_epoch, is_of_log=each.is_of_log)
 
@@ -312,7 +314,7 @@ class PartitionCheck:
     def _of_copy(self, copy: RemoteSegment, told: ReasonedVerdict) -> RemoteCheck:
         epoch, is_of_log = copy.leader_epochs[-1][0], self._is_of_log(copy)
         if not is_of_log and told.verdict is RemoteVerdict.NOT_COMPARED:
-            told = ReasonedVerdict(told.verdict, "written under leader epochs that the newest segment does not know")
+            told = ReasonedVerdict(told.verdict, "the newest segment does not know the leader epochs of this segment")
         size, at = copy.objects.stored, copy.written_at
         return self._made(copy.segment_id, *copy.bounds, size, at, told, epoch, is_of_log=is_of_log)
 

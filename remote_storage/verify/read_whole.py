@@ -23,7 +23,7 @@ class ReadWhole:
             TransientError, RemoteStorageError: remote storage does not answer, or refuses a request.
         """
         if not _is_of_all(check):
-            raise ValueError("only a full check of all segments is a proof")
+            raise ValueError("only a full check of all segments proves the state")
         self._checks = {each.segment_id: each for each in check.checks() if each.segment_id}
         self._digests = dict(check.digests)
 

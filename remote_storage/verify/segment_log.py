@@ -91,7 +91,10 @@ def read_log(
 
 
 def _of_epoch(wrong: WrongEpoch) -> str:
-    return f"log: the batch at {wrong.base_offset} was written under leader epoch {wrong.written}, not {wrong.expected}"
+    return (
+        f"log: the batch at offset {wrong.base_offset} has leader epoch {wrong.written}, but the metadata says "
+        f"{wrong.expected}"
+    )
 
 
 def _wrong_indexes(

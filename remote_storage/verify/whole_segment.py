@@ -37,7 +37,7 @@ from tiersnap.snapshot.replay.snapshot_comparison import compare
 from tiersnap.snapshot.units import count_of
 
 _SMALL = 1 << 20  # limit in bytes for indexes that are read in advance, for dozens of segments at once
-_ALIKE = "the same bytes as"
+_ALIKE = "the snapshot has the same bytes as"
 Indexes = Mapping[IndexType, bytes | None]
 
 
@@ -50,7 +50,9 @@ class ReasonedVerdict:
     compared_with: ComparedWith = ComparedWith.NOTHING
 
 
-_COMPLETE = ReasonedVerdict(RemoteVerdict.NOT_COMPARED, "its objects are complete; its snapshot was not read")
+_COMPLETE = ReasonedVerdict(
+    RemoteVerdict.NOT_COMPARED, "all objects exist with the right sizes; the snapshot was not read"
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -138,7 +140,9 @@ class WholeSegmentCheck:
         """
         if copy.is_encrypted:
             self.forget()
-            return ReasonedVerdict(RemoteVerdict.NOT_CHECKABLE, "its objects are complete, and encrypted by the plugin")
+            return ReasonedVerdict(
+                RemoteVerdict.NOT_CHECKABLE, "all objects exist with the right sizes; the plugin encrypted them"
+            )
         if self.asked.depth is CheckDepth.METADATA:
             return _COMPLETE
         self._read_skipped()
@@ -237,7 +241,7 @@ class WholeSegmentCheck:
         behind = [run for run in log.runs if run.start_offset >= fold.end]
         error = fold.producers.combine(combined(behind))
         if error >= 0:
-            faults.append(f"log: a broker would refuse the batch at {error} in a replay")
+            faults.append(f"log: a broker would refuse the batch at offset {error} in a replay")
         fold.end = copy.end_offset
 
     def _compared(
@@ -249,7 +253,7 @@ class WholeSegmentCheck:
             return self._by(local, ComparedWith.LOCAL_LOG)
         if self.compared.get(copy.end_offset) == crc32c(data):
             return ReasonedVerdict(
-                RemoteVerdict.MATCHES, f"{_ALIKE} a run compared or computed", ComparedWith.WAREHOUSE
+                RemoteVerdict.MATCHES, f"{_ALIKE} the one that a run compared or computed", ComparedWith.WAREHOUSE
             )
         fold = self._fold
         if fold is not None and fold.end == copy.end_offset and is_of_log:
@@ -288,7 +292,7 @@ class WholeSegmentCheck:
         if why := differs_from_claim(data, claimed.crc32c):
             return ReasonedVerdict(RemoteVerdict.CORRUPT, f"snapshot: {why}", ComparedWith.CLAIM)
         return ReasonedVerdict(
-            RemoteVerdict.MATCHES, f"{_ALIKE} when it was uploaded ({claimed.provenance})", ComparedWith.CLAIM
+            RemoteVerdict.MATCHES, f"{_ALIKE} at its upload ({claimed.provenance})", ComparedWith.CLAIM
         )
 
     def _may_live(self, copy: RemoteSegment) -> bool:
@@ -323,7 +327,7 @@ class WholeSegmentCheck:
         if not lost:
             return None
         active = count_of(lost, "active producer")
-        why = f"snapshot: has lost {active} of the snapshot at {self._known.offset}"
+        why = f"snapshot: lacks {active} of the snapshot at offset {self._known.offset}"
         return ReasonedVerdict(RemoteVerdict.SUSPECT, why, ComparedWith.EARLIER_SNAPSHOTS)
 
     def _read_skipped(self) -> None:
@@ -380,7 +384,7 @@ def _by_itself(copy: RemoteSegment, entries: np.ndarray) -> ReasonedVerdict:
     """
     reached = int(max(entries[name].max(initial=-1) for name in ("last_offset", "current_txn_first_offset")))
     if reached >= copy.end_offset:
-        why = f"snapshot: has offset {reached}, and the segment ends at {copy.end_offset - 1}"
+        why = f"snapshot: has offset {reached}, although the segment ends at {copy.end_offset - 1}"
         return ReasonedVerdict(RemoteVerdict.SUSPECT, why, ComparedWith.NOTHING)
-    why = "its snapshot lacks no active producer; its segment was not read, because it has no active producer"
+    why = "the snapshot lacks no active producer; the segment was not read, because it has no active producer"
     return ReasonedVerdict(RemoteVerdict.NOT_COMPARED, why, ComparedWith.EARLIER_SNAPSHOTS)

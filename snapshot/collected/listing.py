@@ -21,7 +21,7 @@ from tiersnap.snapshot.tables.schema_parts import schema_of
 
 VERSION = 5
 _VERSION_KEY = b"tiersnap.collected"
-_ANEW = "give an empty folder as --to and collect again"
+_ANEW = "collect again into an empty folder: tiersnap collect LOGDIR --to EMPTY_FOLDER --apply"
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,12 +142,16 @@ class Listing:
             table = pq.read_table(pa.BufferReader(data), page_checksum_verification=True)
             version = int((table.schema.metadata or {})[_VERSION_KEY])
             if version > VERSION:
-                raise UsageError(f"{name}: version {version} of a newer tiersnap", hint="upgrade tiersnap")
+                raise UsageError(
+                    f"{name}: a newer tiersnap wrote this file, in version {version}", hint="upgrade tiersnap"
+                )
             if version < VERSION:
-                raise UsageError(f"{name}: version {version} of an earlier tiersnap", hint=_ANEW)
+                raise UsageError(f"{name}: an earlier tiersnap wrote this file, in version {version}", hint=_ANEW)
             (stored,) = _STORED_ROWS.read(table.select(COLLECTED.names).to_batches())
         except (pa.ArrowException, KeyError, ValueError, OSError) as error:
             reason = str(error).splitlines()[0]
-            raise CorruptDataError(f"{name}: not a listing of tiersnap collect: {reason}", hint=_ANEW) from error
+            raise CorruptDataError(
+                f"{name}: not a listing that tiersnap collect wrote: {reason}", hint=_ANEW
+            ) from error
         decodes = {decode.base_offset: decode for decode in stored.decodes}
         return cls(stored.listed, decodes, {each.object: each.since for each in stored.superseded})

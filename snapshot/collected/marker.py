@@ -85,14 +85,16 @@ class Marker(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         try:
             version = decoder(_Version).decode(data).version
             if version > VERSION:
-                raise UsageError(f"{name}: version {version} of a newer tiersnap", hint="upgrade tiersnap")
+                raise UsageError(
+                    f"{name}: a newer tiersnap wrote this file, in version {version}", hint="upgrade tiersnap"
+                )
             found = decoder(cls).decode(data)
         except (ValueError, RecursionError) as error:
             raise _corrupt(name, str(error)[:200]) from error
         if version != VERSION:
             raise _corrupt(name, f"unknown version {version}")
         if not all(map(split_folder_name, (*found.partitions, *found.absent))):
-            raise _corrupt(name, "a name is not <topic>-<partition>")
+            raise _corrupt(name, "the name of a partition is not <topic>-<partition>")
         return found
 
 
@@ -101,8 +103,8 @@ class _Version(msgspec.Struct):
 
 
 def _corrupt(name: str, reason: str) -> CorruptDataError:
-    hint = "give an empty folder as --to and collect again"
-    return CorruptDataError(f"{name}: not a marker of tiersnap collect: {reason}", hint=hint)
+    hint = "collect again into an empty folder: tiersnap collect LOGDIR --to EMPTY_FOLDER --apply"
+    return CorruptDataError(f"{name}: not a marker file that tiersnap collect wrote: {reason}", hint=hint)
 
 
 MARKER = COLLECTED

@@ -111,7 +111,8 @@ class CollectedSource:
                 yield from self._batches(path, bases)
             except FileNotFoundError as error:
                 raise SourceNotFoundError(
-                    f"{path}: no headers were collected", hint="tiersnap collect LOGDIR --to URI --headers --apply"
+                    f"{path}: tiersnap collect wrote no batch headers",
+                    hint="collect them: tiersnap collect LOGDIR --to URI --headers --apply",
                 ) from error
 
     def _batches(self, path: str, bases: pa.Int64Array) -> Iterator[pa.RecordBatch]:
@@ -150,12 +151,14 @@ def open_collected(uri: str) -> CollectedSource | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
-        raise SourceNotFoundError(f"{uri}: {error.strerror or error}", hint="check that it is readable") from error
+        raise SourceNotFoundError(
+            f"{uri}: {error.strerror or error}", hint="check that this user may read the folder"
+        ) from error
     marker = Marker.decode(data, name=name)
     if not marker.partitions:
         raise NotALogDirError(
-            f"{uri}: no partition of {marker.place} was collected yet",
-            hint="tiersnap collect LOGDIR --to URI --apply on that host",
+            f"{uri}: tiersnap collect has not written any partition of {marker.place} yet",
+            hint="on the host of that log directory: tiersnap collect LOGDIR --to URI --apply",
         )
     return CollectedSource(uri, filesystem, path, marker)
 

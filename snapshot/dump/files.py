@@ -77,14 +77,16 @@ def identify(path: str) -> StorageFile:
     target = Path(path)
     try:
         if target.is_dir():
-            raise UsageError(f"{path} is a directory", hint=f"name its files: tiersnap dump {path}/*")
+            raise UsageError(f"{path} is a directory", hint=f"give its files: tiersnap dump {path}/*")
         os.close(open_regular(target, follow=True))
     except FileNotFoundError:
         raise SourceNotFoundError(
-            f"{path} does not exist", hint="`tiersnap scan LOGDIR --segments` shows what a log directory holds"
+            f"{path} does not exist", hint="to see the files of a log directory: tiersnap scan LOGDIR --segments"
         ) from None
     except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror}", hint="run as the user of the broker") from error
+        raise UsageError(
+            f"{path} cannot be read: {error.strerror}", hint="run the command as the user that runs the broker"
+        ) from error
     name = _LEFTOVER.sub("", target.name)
     if name in _BY_NAME:
         return StorageFile(path, _BY_NAME[name])
@@ -95,7 +97,7 @@ def identify(path: str) -> StorageFile:
     if (match := _NUMBERED.match(name)) and int(match["number"]) <= LARGEST_OFFSET:
         return StorageFile(path, _BY_SUFFIX[match["suffix"]], int(match["number"]))
     known = ", ".join([*(f"<offset>.{suffix}" for suffix in _BY_SUFFIX), "<offset>-<epoch>.checkpoint", *_BY_NAME])
-    raise UsageError(f"{path}: not a Kafka storage file by its name", hint=f"known names: {known}")
+    raise UsageError(f"{path}: the file name is not one of Kafka's storage files", hint=f"known names: {known}")
 
 
 def next_base_offset(file: StorageFile) -> int | None:

@@ -84,14 +84,16 @@ class _IndexContents(Contents):
         log = Path(self.file.path).with_name(f"{self.file.name.split('.')[0]}.log")
         if not log.exists():
             self.judgement.notes.append(
-                f"{self.file.path}: no {log.name} beside it, so entries are not compared with the log"
+                f"{self.file.path}: the folder has no {log.name}, so the index entries are not compared with the log"
             )
             return None
         try:
             return LogProbe(open_regular(log, follow=True))
         except OSError as error:  # retention may have deleted the log since `exists`
             why = error.strerror or error
-            self.judgement.notes.append(f"{log}: {why}, so entries of {self.file.path} are not compared with it")
+            self.judgement.notes.append(
+                f"{log}: {why}, so the entries of {self.file.path} are not compared with this log"
+            )
             return None
 
 
@@ -134,15 +136,16 @@ class OffsetIndexContents(_IndexContents):
                         CorruptIndexError(
                             f"{self.file.path} at byte {index * raw.itemsize}: offset {offset} points to byte "
                             f"{position} of the log, but no batch with that offset begins there",
-                            hint="delete the file: a broker builds it from the log at its next start",
+                            hint="delete the index file: the broker rebuilds it from the log at its next start",
                         )
                     )
                 elif batch[1] != offset:
                     later += 1
         if later:
             self.judgement.notes.append(
-                f"{self.file.path}: {count_of(later, 'entry has', 'entries have')} a later offset than the batch at "
-                "the position, as when a broker appends several batches at once; look-ups are right"
+                f"{self.file.path}: {count_of(later, 'entry has', 'entries have')} a later offset than the batch "
+                "at the position. A broker writes such entries when it appends several batches at once; they are "
+                "right"
             )
         return readable
 
@@ -258,7 +261,9 @@ class TextContents(Contents):
 
     def kafka_text(self) -> Iterator[Text]:
         """Return an empty iterator, because kafka-dump-log does not read these files."""
-        self.judgement.notes.append(f"{self.file.path}: kafka-dump-log does not read such files; use another --output")
+        self.judgement.notes.append(
+            f"{self.file.path}: kafka-dump-log does not print files of this kind; use another --output"
+        )
         return iter(())
 
     def _rows(self, text: str) -> list[tuple[str | int, ...]]:

@@ -61,7 +61,9 @@ class LogContents(Contents):
         for rows in self._judged(entries):
             yield from kafka_text.log_entries(rows)
             if kafka_text.is_fatal(rows).any():
-                self.judgement.notes.append(f"{self.file.path}: kafka-dump-log crashes here, so its text ends here")
+                self.judgement.notes.append(
+                    f"{self.file.path}: kafka-dump-log crashes at this batch, so its output ends here too"
+                )
                 return
         trailing = entries.end.size - entries.end.valid_bytes
         if trailing and entries.end.reason in (kernels.END, kernels.PARTIAL) and self._options.max_bytes is None:
@@ -99,7 +101,7 @@ class LogContents(Contents):
 
     def _judge_end(self, end: EntriesEnd) -> None:
         if end.reason == kernels.BAD_SIZE:
-            message = f"batch size expected at least {_SMALLEST_SIZE}, found {end.found}"
+            message = f"the batch size is {end.found}, but the smallest possible size is {_SMALLEST_SIZE}"
             self._add(FindingKind.BAD_SIZE, end.valid_bytes, message)
         elif end.reason == STOPPED or self._options.max_bytes is not None:
             return
@@ -115,18 +117,20 @@ class LogContents(Contents):
     def _judge_trailing(self, trailing: int, end: EntriesEnd) -> None:
         if self._is_active():
             what = "zeros" if end.reason == kernels.ZEROS else "bytes of an unfinished batch"
-            self.judgement.notes.append(f"{self.file.path}: {trailing} {what} at the end, normal in an active segment")
+            self.judgement.notes.append(
+                f"{self.file.path}: {trailing} {what} at the end, which is normal in an active segment"
+            )
         else:
-            message = f"the last batch is cut: {count_of(trailing, 'byte')} left over"
+            message = f"the last batch is incomplete: the file ends after {count_of(trailing, 'byte')} of it"
             self._add(FindingKind.TRUNCATED_SEGMENT, end.valid_bytes, message)
 
     def _judge_empty(self) -> None:
         if self.file.kind is FileKind.KRAFT_SNAPSHOT:
-            self._add(FindingKind.EMPTY_SEGMENT, -1, "0 bytes in a snapshot")
+            self._add(FindingKind.EMPTY_SEGMENT, -1, "the snapshot has 0 bytes")
         elif not self._is_active():
             self.judgement.notes.append(
-                f"{self.file.path}: 0 bytes in a closed segment, as the log cleaner leaves it if no record survives. "
-                "If the topic is not compacted, records are lost: tiersnap scan LOGDIR"
+                f"{self.file.path}: a closed segment of 0 bytes. The log cleaner leaves such a file if no record "
+                "survives. If the topic is not compacted, records are lost: tiersnap scan LOGDIR"
             )
 
     def _add(self, kind: FindingKind, position: int, message: str) -> None:
@@ -181,13 +185,15 @@ def _message(row: np.void) -> str:
     problem = int(row["problem"])
     if problem == kernels.BAD_CRC:
         name = "CRC-32" if row["magic"] < 2 else "CRC-32C"
-        return f"{name} stored {int(row['crc']):08x}, computed {int(row['computed_crc']):08x}"
+        return (
+            f"{name}: the stored value is {int(row['crc']):08x}, the computed value is {int(row['computed_crc']):08x}"
+        )
     if problem == kernels.BAD_OFFSET:
         last = int(row["base_offset"]) + int(row["last_offset_delta"])
-        return f"offsets {int(row['base_offset'])} to {last} expected above the previous offsets"
+        return f"offsets {int(row['base_offset'])} to {last} are not above the previous offsets"
     if problem == kernels.BAD_MAGIC:
-        return f"magic expected 0 to 2, found {int(row['magic'])}"
+        return f"magic is {int(row['magic'])}, expected 0 to 2"
     if problem == kernels.BAD_SIZE:
         smallest = rb.HEADER_LENGTH - rb.LOG_OVERHEAD
-        return f"batch size expected at least {smallest}, found {int(row['batch_length'])}"
-    return "control record type expected 0 (ABORT) or 1 (COMMIT)"
+        return f"the batch size is {int(row['batch_length'])}, but the smallest possible size is {smallest}"
+    return "the control record type is not 0 (ABORT) or 1 (COMMIT)"

@@ -54,7 +54,7 @@ def _entries(text: str, fields: int, name: str) -> list[list[str]]:
     if not lines:
         return []
     if lines[0].strip() != _VERSION:
-        raise CorruptCheckpointError(f"{name}: line 1 is {lines[0][:_SHOWN]!r}, expected version {_VERSION}")
+        raise CorruptCheckpointError(f"{name}: line 1 is {lines[0][:_SHOWN]!r}, expected the version {_VERSION}")
     count = lines[1].strip() if len(lines) > 1 else ""
     if not _NUMBER.fullmatch(count) or int(count) < 0:
         raise CorruptCheckpointError(f"{name}: line 2 is {count[:_SHOWN]!r}, expected the number of entries")
@@ -63,7 +63,9 @@ def _entries(text: str, fields: int, name: str) -> list[list[str]]:
         if len(row) != fields:
             raise CorruptCheckpointError(f"{name}: line {number} has {len(row)} fields, expected {fields}")
     if len(rows) != int(count):
-        raise CorruptCheckpointError(f"{name}: {count_of(len(rows), 'entry', 'entries')}, {count} expected from line 2")
+        raise CorruptCheckpointError(
+            f"{name}: the file has {count_of(len(rows), 'entry', 'entries')}, but line 2 announces {count}"
+        )
     return rows
 
 
@@ -72,7 +74,7 @@ def _integer(value: str, name: str, *, bits: int = 64) -> int:
         raise CorruptCheckpointError(f"{name}: {value[:_SHOWN]!r} is not a number")
     number = int(value)
     if not -(1 << bits - 1) <= number < 1 << bits - 1:
-        raise CorruptCheckpointError(f"{name}: {value} is no number of {bits} bits")
+        raise CorruptCheckpointError(f"{name}: {value} does not fit into {bits} bits")
     return number
 
 
@@ -104,11 +106,11 @@ def parse_leader_epochs(text: str, *, name: str) -> LeaderEpochs:
     epochs = tuple(LeaderEpoch(_integer(epoch, name, bits=32), _integer(start, name)) for epoch, start in entries)
     for entry in epochs:
         if min(entry) < 0:
-            raise CorruptCheckpointError(f"{name}: entry {tuple(entry)}, expected no epoch and no offset below 0")
+            raise CorruptCheckpointError(f"{name}: the entry {tuple(entry)} has a negative epoch or offset")
     for before, after in pairwise(epochs):
         if after[0] <= before[0] or after[1] < before[1]:
             raise CorruptCheckpointError(
-                f"{name}: entry {tuple(after)} after {tuple(before)}, expected ascending epochs and offsets"
+                f"{name}: entry {tuple(after)} comes after {tuple(before)}, but epochs and offsets must ascend"
             )
     return epochs
 
@@ -134,7 +136,7 @@ def parse_topic_id(text: str, *, name: str) -> str:
         raise CorruptCheckpointError(f"{name}: no `version: 0` line")
     topic_id = fields.get("topic_id", "").strip()
     if not is_topic_id(topic_id):
-        raise CorruptCheckpointError(f"{name}: topic_id {topic_id[:_SHOWN]!r} is not the 22 characters of a topic id")
+        raise CorruptCheckpointError(f"{name}: topic_id is {topic_id[:_SHOWN]!r}, but a topic id has 22 characters")
     return topic_id
 
 

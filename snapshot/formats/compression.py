@@ -33,7 +33,7 @@ Codec = Literal["gzip", "lz4", "zstd"]
 _STREAMS: dict[int, Codec] = {GZIP: "gzip", LZ4: "lz4", ZSTD: "zstd"}
 _SNAPPY_JAVA = b"\x82SNAPPY\x00"
 _SNAPPY_JAVA_HEADER = 16
-_HINT = "tiersnap dump FILE shows the batch; another replica may have an intact one"
+_HINT = "to see the batch: tiersnap dump FILE; another replica may have an intact one"
 
 
 def decompress(codec: int, data: bytes, *, largest: int = LARGEST) -> bytes:
@@ -54,8 +54,8 @@ def decompress(codec: int, data: bytes, *, largest: int = LARGEST) -> bytes:
         if codec in _STREAMS:
             return _bounded(first_bytes(data, _STREAMS[codec], largest + 1), largest)
     except (OSError, ValueError, struct.error) as error:
-        raise CorruptRecordError(f"records cannot be decompressed: {error}", hint=_HINT) from error
-    raise CorruptRecordError(f"compression codec expected 0 to 4, found {codec}", hint=_HINT)
+        raise CorruptRecordError(f"the records of the batch cannot be decompressed: {error}", hint=_HINT) from error
+    raise CorruptRecordError(f"the compression codec is {codec}, expected 0 to 4", hint=_HINT)
 
 
 def first_bytes(data: bytes, codec: Codec, most: int) -> bytes:

@@ -95,5 +95,5 @@ class FlexibleReader:
         """Raise ValueError if bytes follow the part that was read."""
         if self._position != len(self._data):
             raise ValueError(
-                f"{count_of(len(self._data) - self._position, 'byte follows', 'bytes follow')} the message"
+                f"{count_of(len(self._data) - self._position, 'byte follows', 'bytes follow')} the end of the message"
             )

@@ -55,9 +55,12 @@ def fault_of_size(name: str, size: int, log_size: int) -> str:
     """
     length = LENGTHS[name]
     if size % length:
-        return f"{count_of(size, 'byte')}, no multiple of {length}"
+        return f"the size is {count_of(size, 'byte')}, which is not a multiple of {length}"
     if size // length > log_size // _SMALLEST_BATCH + 1:
-        return f"{count_of(size // length, 'entry', 'entries')}, more than a log of {log_size} bytes can have"
+        return (
+            f"the index has {count_of(size // length, 'entry', 'entries')}, more than a log of {log_size} bytes can "
+            "have"
+        )
     return ""
 
 
@@ -91,8 +94,8 @@ def _of_times(data: bytes, extent: SegmentExtent) -> str:
     if fault or said == largest:
         return fault
     if largest is not None:
-        return f"it ends with timestamp {said}, the largest is {largest}"
-    return "it ends with timestamp 0, as padding does" if said == 0 else ""
+        return f"the index ends with timestamp {said}, but the largest timestamp of the segment is {largest}"
+    return "the index ends with timestamp 0, like unused padding" if said == 0 else ""
 
 
 def _of_transactions(data: bytes, extent: SegmentExtent) -> str:
@@ -107,7 +110,10 @@ def _of_transactions(data: bytes, extent: SegmentExtent) -> str:
     index = int(beyond[0])
     first, last = int(first_offsets[index]), int(last_offsets[index])
     position = index * LENGTHS["transaction index"]
-    return f"at byte {position}: transaction from {first} to {last}, the last offset is {extent.last_offset}"
+    return (
+        f"at byte {position}: the transaction from offset {first} to {last} is not within the segment, whose last "
+        f"offset is {extent.last_offset}"
+    )
 
 
 _FAULTS = {"offset index": _of_offsets, "time index": _of_times, "transaction index": _of_transactions}

@@ -101,9 +101,9 @@ def relative_offsets(offsets: np.ndarray, base_offset: int) -> np.ndarray:
     if bad.size:
         found = int(offsets[bad[0]])
         raise CorruptIndexError(
-            f"index of base offset {base_offset}: offset expected {base_offset} to "
-            f"{base_offset + LARGEST_RELATIVE_OFFSET}, found {found}",
-            hint="a segment that spans more than 2^31 offsets is split by its broker at the next start",
+            f"index of the segment {base_offset}: found offset {found}, expected {base_offset} to "
+            f"{base_offset + LARGEST_RELATIVE_OFFSET}",
+            hint="at its next start the broker splits a segment that spans more than 2^31 offsets",
             base_offset=base_offset,
             found=found,
         )
@@ -114,7 +114,7 @@ def _entries(data: bytes, dtype: np.dtype, name: str) -> np.ndarray:
     if len(data) % dtype.itemsize:
         whole = len(data) - len(data) % dtype.itemsize
         raise CorruptIndexError(
-            f"{name} at byte {whole}: length expected a multiple of {dtype.itemsize}, found {len(data)}",
+            f"{name} at byte {whole}: the length is {len(data)}, expected a multiple of {dtype.itemsize}",
             hint=_HINT,
             file=name,
             position=whole,

@@ -43,7 +43,9 @@ def parse(text: str, *, name: str) -> MetaProperties:
         if equals and not key.startswith(("#", "!")):
             found[key.strip()] = value.strip()
     if not found.get("cluster.id"):
-        raise CorruptCheckpointError(f"{name}: cluster.id is missing", hint="every broker since 0.10.1 writes one")
+        raise CorruptCheckpointError(
+            f"{name}: cluster.id is missing", hint="every broker since 0.10.1 writes cluster.id into this file"
+        )
     number, node_id = found.get("node.id", found.get("broker.id")), None
     if number is not None:
         if not (_NODE_ID.fullmatch(number) and -(1 << 31) <= int(number) < 1 << 31):

@@ -87,26 +87,28 @@ def checked(data: bytes, *, name: str = "snapshot") -> np.ndarray:
         CorruptSnapshotError: the data is too short, has another version or a wrong CRC, or its length contradicts the
             entry count. Kafka's reader refuses such a file.
     """
-    hint = "brokers skip or delete such a file; `tiersnap repair` rebuilds it from the log"
+    hint = "brokers skip or delete such a file; to rebuild it from the log: tiersnap repair LOGDIR"
     if len(data) < HEADER_LENGTH:
         raise CorruptSnapshotError(
-            f"{name}: {count_of(len(data), 'byte')}, a snapshot has at least {HEADER_LENGTH}",
+            f"{name}: the file has {count_of(len(data), 'byte')}, but a snapshot has at least {HEADER_LENGTH}",
             hint=hint,
             found=len(data),
         )
     version, crc, count = _HEADER.unpack_from(data)
     if version != VERSION:
-        raise CorruptSnapshotError(f"{name}: version at byte 0 is {version}, expected {VERSION}", hint=hint)
+        raise CorruptSnapshotError(f"{name}: the version at byte 0 is {version}, expected {VERSION}", hint=hint)
     expected_length = size_of(count)
     if len(data) != expected_length:
         raise CorruptSnapshotError(
-            f"{name}: {count_of(len(data), 'byte')}, {expected_length} expected for "
-            f"{count_of(count, 'entry', 'entries')} counted at byte 6",
+            f"{name}: the file has {count_of(len(data), 'byte')}, but its {count_of(count, 'entry', 'entries')} "
+            f"(counted at byte 6) need {expected_length}",
             hint=hint,
         )
     actual = crc32c(memoryview(data)[_CRC_START:])
     if actual != crc:
-        raise CorruptSnapshotError(f"{name}: CRC at byte 2 is {crc:08x}, bytes 6 .. end give {actual:08x}", hint=hint)
+        raise CorruptSnapshotError(
+            f"{name}: the CRC at byte 2 is {crc:08x}, but the CRC of the bytes from 6 on is {actual:08x}", hint=hint
+        )
     return np.frombuffer(data, _ENTRY_ON_DISK, count, HEADER_LENGTH)
 
 

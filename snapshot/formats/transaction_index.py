@@ -30,7 +30,9 @@ ONGOING_TXN_DTYPE = np.dtype([("producer_id", "<i8"), ("first_offset", "<i8")])
 
 VERSION = 0
 _STILL_OPEN = np.iinfo(np.int64).max
-_HINT = "delete the segment's `.index`: the broker rebuilds all three indexes from the log at its next start"
+_HINT = (
+    "delete the segment's `.index` file: at its next start the broker rebuilds the segment's three indexes from the log"
+)
 
 
 def decode(data: bytes, *, base_offset: int, name: str = "transaction index") -> np.ndarray:

@@ -50,8 +50,8 @@ KEY_VERSION = 0
 LATEST_VALUE_VERSION = 1
 _VERSION_BYTES = 2
 _KNOWN_VERSIONS = frozenset(struct.pack(">h", version) for version in range(LATEST_VALUE_VERSION + 1))
-_HINT = "tiersnap dump FILE shows the batch; other transactional ids are not affected"
-_NEWER = "a newer broker wrote it: use a tiersnap that knows its version"
+_HINT = "to see the batch: tiersnap dump FILE; other transactional ids are not affected"
+_NEWER = "a newer broker wrote it: use a tiersnap that supports its version"
 
 
 class TransactionStatus(StrEnum):
@@ -88,16 +88,18 @@ class TransactionLogValue:
     transaction_state: TransactionStatus
     partitions: Annotated[
         tuple[TopicPartition, ...] | None,
-        Meta(description="topic and partition number; null if null is stored, which differs from an empty list"),
+        Meta(
+            description="topic and partition number; null if the record stores null, which differs from an empty list"
+        ),
     ]
     last_update_timestamp: int
-    start_timestamp: Annotated[int, Meta(description="ms; -1 without a transaction")]
+    start_timestamp: Annotated[int, Meta(description="ms; -1 if there is no transaction")]
     previous_producer_id: int = -1
     next_producer_id: int = -1
     client_transaction_version: int = 0
     next_producer_epoch: int = -1
     unknown_tags: Annotated[
-        dict[int, bytes], Meta(description="tagged fields that a later schema added, base64 by tag")
+        dict[int, bytes], Meta(description="tagged fields of a later schema version, base64 by tag")
     ] = field(default_factory=dict)
 
     def has_partition(self, partition: TopicPartition) -> bool:
@@ -121,7 +123,7 @@ def decode_key(key: bytes | None) -> str:
         CorruptTransactionStateError: the key is missing, or does not follow its schema.
     """
     if key is None:
-        raise CorruptTransactionStateError("a record without a key", hint=_HINT)
+        raise CorruptTransactionStateError("the record has no key", hint=_HINT)
     return _decoded(key, "key", _key)
 
 
@@ -157,14 +159,16 @@ def _decoded(data: bytes, what: str, decode: Callable[[FlexibleReader], _T]) -> 
 def _key(reader: FlexibleReader) -> str:
     (version,) = reader.take(">h")
     if version != KEY_VERSION:
-        raise UnknownVersionError(f"key version {version}, expected {KEY_VERSION}", hint=_NEWER)
+        raise UnknownVersionError(f"the version of the key is {version}, expected {KEY_VERSION}", hint=_NEWER)
     return _string(reader)
 
 
 def _value(reader: FlexibleReader) -> TransactionLogValue:
     (version,) = reader.take(">h")
     if not 0 <= version <= LATEST_VALUE_VERSION:
-        raise UnknownVersionError(f"value version {version}, expected 0 to {LATEST_VALUE_VERSION}", hint=_NEWER)
+        raise UnknownVersionError(
+            f"the version of the value is {version}, expected 0 to {LATEST_VALUE_VERSION}", hint=_NEWER
+        )
     is_flexible = version > 0
     producer_id, epoch, timeout, status = reader.take(">qhib")
     partitions = _compact_partitions(reader) if is_flexible else _partitions(reader)

@@ -126,7 +126,7 @@ class BrokerAtWork:
         """Return why a segment is left to the broker; `CopyLag.due` explains the arguments."""
         if self.lag is None:
             return self.how
-        return f"{self.how}, and copies it {self.lag.due(largest_timestamp, newer_bytes, now).text(now)}"
+        return f"{self.how}, and will upload the segment {self.lag.due(largest_timestamp, newer_bytes, now).text(now)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +148,7 @@ class BesideBrokers:
         if self.tasks is not None and topic_id is not None:
             task = self.tasks.of(topic_id, partition)
             if task is CopyTask.WORKS:
-                return BrokerAtWork("its broker's copy task works", self.tasks.topics[topic_id])
+                return BrokerAtWork("the copy task of the partition's leader works", self.tasks.topics[topic_id])
             if task is not None:
                 return None
         if wrote_at is None or self.store_now - wrote_at > self.left_for:

@@ -30,8 +30,8 @@ _LETS_PASS = (IN_REMOTE_STORAGE | TO_UPLOAD) | {
 
 _NONE_UNREAD: Mapping[int, str] = MappingProxyType({})
 
-NOT_PUBLISHED = "records were read, and no COPY_SEGMENT_FINISHED record names it"
-_UNFINISHED = "an earlier upload of tiersnap was not finished; the next upload finishes or replaces it"
+NOT_PUBLISHED = "no COPY_SEGMENT_FINISHED record names it, although the records were read"
+_UNFINISHED = "an earlier upload of tiersnap did not finish; the next upload finishes or replaces it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +147,7 @@ def _in_remote(
     if end is not None and coverage.has_segment(base, end, partition.log_start_offset):
         return judge_remote(max(base, partition.log_start_offset), end, coverage)
     if base in coverage.in_flight:
-        return Verdict.COPY_IN_FLIGHT, "another attempt is copying it now"
+        return Verdict.COPY_IN_FLIGHT, "another copy attempt is uploading the segment now"
     if not _is_below(segment, coverage):
         return None
     if overlap(coverage.lost, base, end or 0):
@@ -155,8 +155,8 @@ def _in_remote(
     if _is_to_finish(segment, coverage):
         return None
     return Verdict.GAP_IN_REMOTE, (
-        f"remote storage ends at offset {coverage.highest} and lacks a part of this segment, which remote retention "
-        "deleted or which was lost; brokers do not copy the segment again"
+        f"remote storage ends at offset {coverage.highest} but lacks a part of this segment: remote retention "
+        "deleted it, or it was lost; brokers do not upload the segment again"
     )
 
 
@@ -176,15 +176,21 @@ def judge_remote(start: int, end: int, coverage: RemoteCoverage) -> tuple[Verdic
         coverage: covers all of these offsets.
     """
     if contain(coverage.published, start, end):
-        return Verdict.TIERED, "COPY_SEGMENT_FINISHED records cover its offsets"
+        return Verdict.TIERED, "COPY_SEGMENT_FINISHED records cover the offsets of the segment"
     is_read = not overlap(coverage.unread, start, end)
     if contain(joined([*coverage.published, *coverage.ours]), start, end):
         if is_read:
-            return Verdict.UPLOADED, f"tiersnap uploaded it; {NOT_PUBLISHED}"
-        return Verdict.UPLOADED, "tiersnap uploaded it; no records were read that show whether brokers know it"
+            return Verdict.UPLOADED, f"tiersnap uploaded the segment; {NOT_PUBLISHED}"
+        return Verdict.UPLOADED, (
+            "tiersnap uploaded the segment; no records were read, so it is unknown whether brokers know it"
+        )
     if is_read:
-        return Verdict.IN_REMOTE, f"a failed copy attempt of a broker left it in remote storage; {NOT_PUBLISHED}"
-    return Verdict.IN_REMOTE, "a broker uploaded it; no records were read that show whether its copy finished"
+        return Verdict.IN_REMOTE, (
+            f"a failed copy attempt of a broker left the segment in remote storage; {NOT_PUBLISHED}"
+        )
+    return Verdict.IN_REMOTE, (
+        "a broker uploaded the segment; no records were read, so it is unknown whether its copy finished"
+    )
 
 
 def _is_below(segment: SegmentFacts, coverage: RemoteCoverage) -> bool:
@@ -212,7 +218,7 @@ def _local(
     if obstacle is not None:
         return obstacle
     if blocked_by is not None:
-        return Verdict.GAP_BEFORE, f"segment {blocked_by.base_offset} comes first and is {blocked_by.verdict}"
+        return Verdict.GAP_BEFORE, f"the earlier segment {blocked_by.base_offset} is {blocked_by.verdict}"
     if partition.last_stable_offset is None or segment.next_base_offset > partition.last_stable_offset:
         return Verdict.ABOVE_LSO, _above_stable(partition, segment.next_base_offset)
     if segment.missing_parts:
@@ -231,7 +237,7 @@ def _of_topic(partition: PartitionFacts) -> tuple[Verdict, str] | None:
     if partition.compacted:
         return Verdict.COMPACTED_TOPIC, partition.compacted
     if partition.topic_id is None:
-        return Verdict.TOPIC_ID_UNKNOWN, "partition.metadata is missing, as before Kafka 2.8, or has no topic id"
+        return Verdict.TOPIC_ID_UNKNOWN, "partition.metadata has no topic id, or does not exist, as before Kafka 2.8"
     return None
 
 
@@ -247,7 +253,7 @@ def _of_unknown_log(
     partition: PartitionFacts, segment: SegmentFacts, unread: Mapping[int, str]
 ) -> tuple[Verdict, str] | None:
     if partition.log_start_unknown:
-        return Verdict.UNKNOWN_LOG_START, f"its log start is unknown: {partition.log_start_unknown}"
+        return Verdict.UNKNOWN_LOG_START, f"the log start is unknown: {partition.log_start_unknown}"
     if unknown := partition.transactions_unknown or unread.get(segment.base_offset):
         return Verdict.UNKNOWN_TRANSACTIONS, unknown
     return None
@@ -255,8 +261,8 @@ def _of_unknown_log(
 
 def _above_stable(partition: PartitionFacts, end: int) -> str:
     stable = "unknown" if partition.last_stable_offset is None else partition.last_stable_offset
-    why = partition.unstable_because or "the high watermark is lower"
-    return f"ends at {end}, last stable offset is {stable}: {why}"
+    why = partition.unstable_because or "the high watermark is below the end of the segment"
+    return f"the segment ends at offset {end}, but the last stable offset is {stable}: {why}"
 
 
 _SNAPSHOT = {
@@ -269,13 +275,15 @@ _SNAPSHOT = {
 
 
 def _encrypted(manifest: str, reason: str) -> str:
-    return f"{manifest} shows encryption, and tiersnap uploads plain text; snapshot: {reason}"
+    return (
+        f"the manifest {manifest} shows that the plugin encrypts, but tiersnap uploads plain text; snapshot: {reason}"
+    )
 
 
 def _notes(segment: SegmentFacts) -> Iterator[str]:
     if segment.rebuilt_parts:
-        yield f"{' and '.join(segment.rebuilt_parts)}: rebuilt for the upload"
+        yield f"the upload rebuilds {' and '.join(segment.rebuilt_parts)}"
     if segment.index_faults:
-        yield f"{'; '.join(segment.index_faults)}: rebuilt for the upload"
+        yield f"{'; '.join(segment.index_faults)}: the upload rebuilds the index"
     if segment.has_gaps:
         yield "records are missing inside the segment, as after compaction"

@@ -18,7 +18,7 @@ from tiersnap.snapshot.replay.facts import PartitionFacts, SegmentFacts
 from tiersnap.snapshot.replay.partition_state import SnapshotAt
 from tiersnap.snapshot.replay.snapshot_comparison import ExaminedSegment, computed
 
-_NOT_REACHED = Comparison(SnapshotVerdict.UNVERIFIED, "not reached: the log is damaged below this offset")
+_NOT_REACHED = Comparison(SnapshotVerdict.UNVERIFIED, "not compared: the log is damaged below the offset of this file")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,15 +53,19 @@ class SegmentReadiness:
 
     def as_uploaded(self) -> SegmentReadiness:
         """Return this segment with the verdict UPLOADED. Call it after the upload."""
-        return self._with(Verdict.UPLOADED, "tiersnap uploaded it now; brokers read it after `tiersnap publish`")
+        return self._with(
+            Verdict.UPLOADED, "tiersnap uploaded the segment in this run; brokers read it after `tiersnap publish`"
+        )
 
     def as_published(self) -> SegmentReadiness:
         """Return this segment with the verdict TIERED. Call it after the publication."""
-        return self._with(Verdict.TIERED, "in remote storage; published now")
+        return self._with(Verdict.TIERED, "uploaded and published in this run")
 
     def as_found(self) -> SegmentReadiness:
         """Return this segment with the verdict IN_REMOTE. Call it if the upload found the segment in remote storage."""
-        return self._with(Verdict.IN_REMOTE, "another attempt uploaded it meanwhile; its records were not read")
+        return self._with(
+            Verdict.IN_REMOTE, "another copy attempt uploaded the segment during this run; its records were not read"
+        )
 
     def _with(self, verdict: Verdict, reason: str) -> SegmentReadiness:
         return replace(self, readiness=Readiness(self.facts.base_offset, verdict, reason))

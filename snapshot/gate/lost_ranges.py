@@ -16,7 +16,7 @@ _MOST_NAMED = 5
 
 def in_no_segment(offsets: str) -> str:
     """Return the reason that is printed for lost offsets."""
-    return f"offsets {offsets} are in no complete remote segment of this log"
+    return f"no complete remote segment of this log has the offsets {offsets}"
 
 
 def lost_error(name: str, lost: Sequence[LostRange], location: Sequence[str], log_dir: str = "") -> CorruptDataError:

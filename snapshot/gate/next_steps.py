@@ -25,7 +25,7 @@ SCAN_REMOTE = NextStep("", ("scan", Hole.LOG_DIRS, *_ON_REMOTE))
 DOCTOR = NextStep("", ("doctor", Hole.LOG_DIRS))
 DOCTOR_REMOTE = NextStep("", ("doctor", Hole.LOG_DIRS, *_ON_REMOTE))
 DOCTOR_CLUSTER = NextStep("", ("doctor", Hole.LOG_DIRS, *_ON_REMOTE, Hole.CLUSTER))
-BROKERS_LOCATION = NextStep("ask the location that brokers read:", DOCTOR_REMOTE.argv)
+BROKERS_LOCATION = NextStep("run doctor with the remote location that brokers read:", DOCTOR_REMOTE.argv)
 VERIFY_REMOTE = NextStep("", ("verify", Hole.LOG_DIRS, *_ON_REMOTE))
 VERIFY_LOCATION = NextStep("", ("verify", *_ON_REMOTE))
 VERIFY_METADATA = NextStep("", (*VERIFY_REMOTE.argv, "--depth", "metadata"))
@@ -43,31 +43,35 @@ REMOVE_ORPHANS = NextStep("", ("maintain remove-orphans", *_ON_REMOTE, Hole.CLUS
 PUBLISH = NextStep("", ("publish", *_IN_CLUSTER, "--apply"))
 UNBLOCK = NextStep("", ("unblock", Hole.LOG_DIRS, *_IN_CLUSTER, "--apply"))
 RESTART_LEADER = NextStep(
-    "restart the leader, which then starts the copy again; in ZooKeeper mode and before 3.9 no command does that"
+    "restart the broker that leads the partition, which then starts the copy again; in ZooKeeper mode and before "
+    "Kafka 3.9 no command does that"
 )
 MEND = NextStep("", ("mend", Hole.LOG_DIRS, *_IN_CLUSTER))
 FIND_HANGING = NextStep("", ("transactions find-hanging", Hole.LOG_DIRS, "--all"))
 
 _DAMAGED_LOG: Steps = (
     NextStep("", ("dump", Hole.SEGMENT_FILE)),
-    NextStep("shows the position; restore the segment from another replica"),
+    NextStep("shows where the file is damaged; then restore the segment from another replica"),
 )
 _REPLACE: Steps = (
     NextStep("", (Hole.TIER, "--replace", "--apply")),
-    NextStep("or on the host:", REPLACE_APPLY.argv),
-    NextStep("or if its log begins in remote storage:", RESTORE_PRODUCERS.argv),
+    NextStep("or on the host of the broker, while it is stopped:", REPLACE_APPLY.argv),
+    NextStep("or if the log begins in remote storage:", RESTORE_PRODUCERS.argv),
 )
 _INDEX_DAMAGED: Steps = (
     NextStep("", _TIER),
-    NextStep("or with the broker stopped:", REPLACE_APPLY.argv),
+    NextStep("or while the broker is stopped:", REPLACE_APPLY.argv),
 )
-_READ_AS_BROKER: Steps = (NextStep("read it as the user that runs the broker"),)
+_READ_AS_BROKER: Steps = (NextStep("run the command as the user that runs the broker"),)
 _FILE_IN_THE_WAY: Steps = (NextStep("", ("runbook", "A file in the way")),)
 
 _OF_VERDICT: dict[StrEnum, Steps] = {
     Verdict.CORRUPT_SEGMENT: _DAMAGED_LOG,
     Verdict.GAP_IN_REMOTE: (
-        NextStep("keep its local file, because no broker copies it again; find out what deleted the remote segment"),
+        NextStep(
+            "keep the local file of the segment, because no broker uploads it again; find out what deleted the "
+            "remote segment"
+        ),
         NextStep("and rebuild published segments:", MEND.argv),
     ),
     Verdict.CORRUPT_SNAPSHOT: _REPLACE,
@@ -75,47 +79,57 @@ _OF_VERDICT: dict[StrEnum, Steps] = {
     Verdict.INDEX_DAMAGED: _INDEX_DAMAGED,
     Verdict.MISSING_SNAPSHOT: (
         NextStep("", _TIER),
-        NextStep("or on the broker host:", REPAIR_APPLY.argv),
+        NextStep("or on the host of the broker, while it is stopped:", REPAIR_APPLY.argv),
     ),
     Verdict.UNKNOWN_LOG_START: (
         NextStep(
-            "name the remote storage of the brokers (--remote) or a broker (--bootstrap-server); or state the log "
-            "start (--log-start TOPIC-PARTITION=OFFSET)"
+            "give the remote location of the brokers (--remote) or a broker (--bootstrap-server), which may show "
+            "the log start; or state it (--log-start TOPIC-PARTITION=OFFSET)"
         ),
     ),
     Verdict.UNKNOWN_TRANSACTIONS: (
-        NextStep("run it without a scan window (--scan exact replays the whole log)"),
+        NextStep("run the same command without a scan window (--scan exact replays the whole log)"),
         NextStep(
-            "or if no upload refused the segment, name a broker of the cluster, which returns the last stable offset "
-            "(--bootstrap-server)"
+            "or if no upload refused the segment, give a broker of the cluster, which returns the "
+            "last stable offset (--bootstrap-server)"
         ),
-        NextStep("or if an upload refused it with a broker's snapshot, run again once the partition has changed"),
+        NextStep(
+            "or if an upload refused the segment because of a broker's snapshot, run the same command again "
+            "once the partition has changed"
+        ),
     ),
     Verdict.UNREADABLE_SEGMENT: _READ_AS_BROKER,
     Verdict.UNVERIFIED_SNAPSHOT: (
-        NextStep("read it as the user that runs the broker; if its log begins in remote storage:", VERIFY_REMOTE.argv),
+        NextStep(
+            "run the command as the user that runs the broker; if the log begins in remote storage:", VERIFY_REMOTE.argv
+        ),
     ),
-    Verdict.MISSING_INDEX: (NextStep("bring leader-epoch-checkpoint back from another replica"),),
+    Verdict.MISSING_INDEX: (NextStep("copy leader-epoch-checkpoint from another replica"),),
     Verdict.TOPIC_ID_UNKNOWN: (
         NextStep(
-            "in ZooKeeper mode start a broker >= 2.8; else give the ids:",
+            "in ZooKeeper mode start a broker of Kafka 2.8 or later; else give the topic ids:",
             (Hole.TIER, "--topic-ids", Hole.TOPIC_IDS),
         ),
-        NextStep("or with the broker stopped:", (*_REPAIR, "--topic-ids", Hole.TOPIC_IDS, "--apply")),
+        NextStep("or while the broker is stopped:", (*_REPAIR, "--topic-ids", Hole.TOPIC_IDS, "--apply")),
     ),
     Verdict.ENCRYPTED_REMOTE: (
-        NextStep("let its broker copy it, which encrypts:", REPAIR_APPLY.argv),
-        NextStep("writes the missing snapshots on its host; or", (Hole.TIER, "--allow-plaintext", "--apply")),
+        NextStep(
+            "let the broker upload the segment, because its plugin encrypts; for this, on its host:", REPAIR_APPLY.argv
+        ),
+        NextStep("writes the missing snapshots; or upload plain text:", (Hole.TIER, "--allow-plaintext", "--apply")),
     ),
     Verdict.ABOVE_LSO: (
-        NextStep("wait for replication and for open transactions to end:", FIND_HANGING.argv),
-        NextStep("names them, and the command that aborts hanging ones"),
+        NextStep(
+            "wait until replication and open transactions have passed the segment:",
+            FIND_HANGING.argv,
+        ),
+        NextStep("names open transactions, and the command that aborts hanging ones"),
     ),
-    Verdict.COPY_IN_FLIGHT: (NextStep("wait until the copy ends, then run the same command again"),),
-    Verdict.GAP_BEFORE: (NextStep("clear the earlier segment first"),),
+    Verdict.COPY_IN_FLIGHT: (NextStep("wait until the upload ends, then run the same command again"),),
+    Verdict.GAP_BEFORE: (NextStep("first solve the problem of the earlier segment"),),
     **dict.fromkeys((Verdict.BEFORE_WINDOW, Verdict.READY), (NextStep("", _TIER),)),
     Verdict.UPLOADED: (PUBLISH,),
-    Verdict.IN_REMOTE: (NextStep("ask the cluster whether brokers know it:", DOCTOR_CLUSTER.argv),),
+    Verdict.IN_REMOTE: (NextStep("ask the cluster whether brokers know the segment:", DOCTOR_CLUSTER.argv),),
 }
 _OF_FINDING: dict[StrEnum, Steps] = {
     **dict.fromkeys(FindingKind, _DAMAGED_LOG),
@@ -134,17 +148,19 @@ _OF_FINDING: dict[StrEnum, Steps] = {
         NextStep("start the broker, which writes replication-offset-checkpoint, then scan again:", SCAN.argv),
     ),
     FindingKind.STRAY_PARTITION: (NextStep("", ("runbook", "A stray partition")),),
-    FindingKind.UNKNOWN_VERSION: (NextStep("use a newer tiersnap; finish the upgrade of the brokers"),),
+    FindingKind.UNKNOWN_VERSION: (NextStep("use a newer tiersnap, or finish the upgrade of the brokers"),),
     FindingKind.WRONG_PARTITION: (
         NextStep("", ("transactions list", Hole.LOG_DIRS)),
         NextStep("names the transactional ids;", ("runbook", "An open transaction")),
     ),
-    FindingKind.MISSING_PARTITION: (NextStep("name all log directories of the brokers that have the partitions"),),
+    FindingKind.MISSING_PARTITION: (
+        NextStep("give all log directories of the brokers that have the missing partitions"),
+    ),
 }
 _OF_REMOTE: dict[StrEnum, Steps] = {
     RemoteVerdict.SUSPECT: (
-        NextStep("on a broker that has the log:", (*VERIFY_REMOTE.argv, "--depth", "full")),
-        NextStep("; repair wrong segments:", MEND.argv),
+        NextStep("on a broker host that has the log:", (*VERIFY_REMOTE.argv, "--depth", "full")),
+        NextStep("; to repair wrong segments:", MEND.argv),
     ),
     **dict.fromkeys((RemoteVerdict.CORRUPT, RemoteVerdict.MISSING), (MEND,)),
 }

@@ -84,23 +84,25 @@ class RemoteCheck:
     topic: Topic
     topic_id: TopicId
     partition: PartitionNumber
-    segment_id: Annotated[str, Meta(description='"" for offsets that are in no complete remote segment')]
+    segment_id: Annotated[str, Meta(description='segment id; "" for offsets that are in no complete remote segment')]
     base_offset: BaseOffset
     next_base_offset: Annotated[int | None, Meta(description="exclusive end; null if it is unknown")]
-    leader_epoch: Annotated[int, Meta(description="newest leader epoch of the segment; -1 if unknown")]
-    is_of_log: Annotated[bool, Meta(description="whether the leader epochs agree with those of the newest segment")]
+    leader_epoch: Annotated[int, Meta(description="newest leader epoch of the segment; -1 if it is unknown")]
+    is_of_log: Annotated[
+        bool, Meta(description="whether the segment's leader epochs agree with those of the newest segment")
+    ]
     listed: Annotated[int, Meta(description="segments of the partition that were listed")]
     listed_from: Annotated[int, Meta(description="base offset of the first listed segment")]
     bytes: Annotated[int, Meta(description="bytes of all objects of the segment")]
     written_at: Annotated[int, Meta(description="time of the last write of an object, ms by the store's clock")]
     depth: Annotated[CheckDepth, Meta(description="how much was read")]
     verdict: Annotated[RemoteVerdict, Meta(description="result of the check")]
-    compared_with: Annotated[ComparedWith, Meta(description="state with which the snapshot was compared")]
+    compared_with: Annotated[ComparedWith, Meta(description="source of the state with which the snapshot was compared")]
     reason: Annotated[str, Meta(description="description of the result")]
     checked_at: Annotated[int, Meta(description="time of the check, ms")]
     producer_expiration: Annotated[
         int | None,
-        Meta(description="idle time after which a broker drops a producer, ms; null if every entry was counted"),
+        Meta(description="idle time after which a broker drops a producer, ms; null if all entries were compared"),
     ]
     remote: Annotated[str, Meta(description="URI of the verified remote location")]
 

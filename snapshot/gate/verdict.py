@@ -66,50 +66,55 @@ _SAID: dict[Level, dict[Verdict, str]] = {
         Verdict.CORRUPT_SNAPSHOT: "The producer snapshot cannot be read.",
         Verdict.SUSPECT_SNAPSHOT: "The producer snapshot can be read, but contradicts the log.",
         Verdict.INDEX_DAMAGED: (
-            "An index disagrees with the segment, or leader epochs are lost: a broker would copy the wrong index, or "
-            "fail."
+            "An index disagrees with the segment, or leader epochs are lost: a broker would upload the wrong "
+            "index, or fail."
         ),
         Verdict.MISSING_SNAPSHOT: (
-            "No producer snapshot exists at the end of the segment: brokers tier no further segment of the partition."
+            "No producer snapshot exists at the end of the segment: brokers tier neither this segment nor a later "
+            "one of the partition."
         ),
         Verdict.UNKNOWN_LOG_START: "The log start is unknown, so no producer state can be computed.",
         Verdict.UNKNOWN_TRANSACTIONS: (
-            "The open transactions at the start of the scan window, or at the end of an older segment, are unknown."
+            "tiersnap does not know which transactions are open at the start of the scan window, or at the end of "
+            "an older segment."
         ),
-        Verdict.UNREADABLE_SEGMENT: "This user may not read the segment file, or it was deleted after it was listed.",
+        Verdict.UNREADABLE_SEGMENT: "This user may not read the segment file, or the file was deleted after the "
+        "listing.",
         Verdict.UNVERIFIED_SNAPSHOT: "The producer snapshot exists, but was not compared with the log.",
-        Verdict.MISSING_INDEX: "Leader epochs are lost, and no local batch has them.",
+        Verdict.MISSING_INDEX: "leader-epoch-checkpoint lost epochs, and no local batch has them.",
         Verdict.TOPIC_ID_UNKNOWN: (
-            "The partition has no topic id: it is from before Kafka 2.8, or partition.metadata is lost."
+            "The topic id of the partition is unknown: the log is from before Kafka 2.8, or partition.metadata is lost."
         ),
         Verdict.ENCRYPTED_REMOTE: (
-            "The segments in remote storage are encrypted; this one would be uploaded in plain text."
+            "The segments of brokers in remote storage are encrypted, but tiersnap would upload this one in plain text."
         ),
     },
     Level.PENDING: {
-        Verdict.ABOVE_LSO: "It ends above the last stable offset: it waits for replication or an open transaction.",
-        Verdict.COPY_IN_FLIGHT: "Another attempt is copying the segment to remote storage.",
-        Verdict.GAP_BEFORE: "An earlier segment of the partition must be tiered first.",
+        Verdict.ABOVE_LSO: "The segment ends above the last stable offset: it waits for replication, or for the end "
+        "of a transaction.",
+        Verdict.COPY_IN_FLIGHT: "Another copy attempt is uploading the segment to remote storage.",
+        Verdict.GAP_BEFORE: "An earlier segment of the partition must be tiered before this one.",
     },
     Level.READY: {
         Verdict.BEFORE_WINDOW: (
-            "It is older than the scan window and was not read. Its upload reads the segment, and refuses it if its "
-            "snapshot lacks a transaction that is open at its end."
+            "The segment is older than the scan window and was not read. Its upload reads it, and refuses it if "
+            "its snapshot lacks a transaction that is open at its end."
         ),
-        Verdict.READY: "Everything that KIP-405 requires exists and is right: the next run with --apply tiers it.",
+        Verdict.READY: "Everything that tiered storage (KIP-405) requires exists and is right: the next run with "
+        "--apply uploads the segment.",
     },
     Level.IN_REMOTE: {
         Verdict.UPLOADED: (
-            "tiersnap uploaded the segment, and no COPY_SEGMENT_FINISHED record of it is known: brokers do not read "
-            "the remote segment, and local retention keeps the local file."
+            "tiersnap uploaded the segment, but no COPY_SEGMENT_FINISHED record of it is known: brokers do not "
+            "read the remote segment, and local retention keeps the local file."
         ),
         Verdict.IN_REMOTE: (
-            "A broker's upload of the segment is complete in remote storage, and no COPY_SEGMENT_FINISHED record of it "
-            "is known."
+            "A broker uploaded the segment completely, but no COPY_SEGMENT_FINISHED record of it is known."
         ),
     },
     Level.SETTLED: {
-        Verdict.LEFT_TO_BROKER: "A broker copies the partition's segments; tiersnap leaves this one to it.",
+        Verdict.LEFT_TO_BROKER: "A broker uploads the segments of this partition, so tiersnap does not upload this "
+        "one.",
         Verdict.TIERED: (
             "COPY_SEGMENT_FINISHED records cover the segment: brokers read the remote segment, and local retention "
             "deletes the local file."

@@ -28,7 +28,7 @@ def brokers_here(cluster_id: str | None, log_dirs: Iterable[str]) -> Iterator[Br
             if holder is None or holder.pid in seen or (cluster_id and cluster_id != cluster_of(log_dir)):
                 continue
             if not holder.pid:
-                yield f"the broker at {log_dir} runs in another container"
+                yield f"the broker at {log_dir} runs in another container, so its settings cannot be read"
                 continue
             seen.add(holder.pid)
             yield broker_settings(holder.pid)

@@ -17,16 +17,18 @@ from tiersnap.snapshot.units import count_of, human_bytes, human_duration
 
 # Bytes per second: assumed rates of a replay, as in `simulate --risk`, and of a 1 Gbit/s network.
 _READ_RATE, _UPLOAD_RATE = 500_000_000, 100_000_000
-_OR_REPAIR = NextStep("or write the snapshots with the broker stopped: tiersnap runbook 'A stuck partition'")
-_START_ALL = NextStep("start the broker; do the same on the hosts of the other replicas before they lead")
-_STOP = NextStep("stop the broker: it reads snapshots only when it starts")
+_OR_REPAIR = NextStep("or write the snapshots while the broker is stopped: tiersnap runbook 'A stuck partition'")
+_START_ALL = NextStep(
+    "start the broker; then do the same on the hosts of the other replicas, before those brokers become leaders"
+)
+_STOP = NextStep("stop the broker, because it reads snapshots only when it starts")
 _RETENTION_CHECK = "within 5 minutes (log.retention.check.interval.ms)"
 _LOCAL_RETENTION = NextStep(
     "lower local.retention.ms of topics with TIERED segments for a while (kafka-configs --alter): the broker deletes "
-    f"their local files {_RETENTION_CHECK}; consumers read them from remote storage"
+    f"their local files {_RETENTION_CHECK}, and consumers read them from remote storage"
 )
 _DELETE_RECORDS = NextStep(
-    "if the disk is still full: lower retention.ms of the largest topic for a while (kafka-configs --alter); the "
+    "if the disk is still full: for a while, lower retention.ms of the largest topic (kafka-configs --alter); the "
     f"broker DELETES RECORDS {_RETENTION_CHECK}"
 )
 
@@ -58,11 +60,11 @@ def checks(host: Host, place: Place) -> Iterator[Step]:
     doctor, scan, note = next_steps.DOCTOR_REMOTE, next_steps.SCAN_REMOTE, "exit code 0"
     if not place.knows(Hole.REMOTE):
         doctor, scan = next_steps.DOCTOR, next_steps.SCAN
-        note = "exit code 0; after unblock add --bootstrap-server, to see what is tiered"
+        note = "exit code 0 expected; after unblock add --bootstrap-server, to see which segments are tiered"
     yield place.render(replace(doctor, note=note))
     yield place.render(replace(scan, note="exit code 0"))
     if host.blocked:
-        yield Step("the broker's RemoteCopyLagBytes falls", "", True)
+        yield Step("the metric RemoteCopyLagBytes of the broker falls", "", True)
 
 
 def _curing(host: Host, place: Place, before: frozenset[str]) -> Iterator[NextStep]:
@@ -110,28 +112,30 @@ def _closer_looks(host: Host, place: Place) -> Iterator[NextStep]:
     if host.continued:
         begin = count_of(host.continued, "log begins", "logs begin")
         yield replace(
-            next_steps.VERIFY_REMOTE, note=f"{begin} in remote storage; their snapshots are not compared here"
+            next_steps.VERIFY_REMOTE, note=f"{begin} in remote storage; doctor does not compare their snapshots"
         )
-    yield replace(next_steps.SCAN, note="also reads the segments")
+    yield replace(next_steps.SCAN, note="also reads the content of the segments")
     can_ask = place.knows(Hole.CLUSTER) and place.knows(Hole.REMOTE)
     if can_ask and not host.asked_remote:
-        yield replace(next_steps.DOCTOR_CLUSTER, note="also finds hung copies, and replicas without producers")
+        yield replace(next_steps.DOCTOR_CLUSTER, note="also finds hung uploads, and replicas that lost producers")
 
 
 def _files(host: Host, place: Place) -> Iterator[NextStep]:
     """Yield the steps that restore lost indexes and missing snapshots."""
     if host.lost_below_log_start:
         yield NextStep(
-            "before the next start of the broker, move away the files of segments below the log start without .index: "
-            "the start would delete all later snapshots; their names:",
+            "before the next start of the broker, move away the files of segments that are below the log start "
+            "and have no .index: the start would delete all later snapshots; to see their names:",
             next_steps.REPAIR.argv,
         )
     if host.lost_indexes:
         once = "start the broker once and stop it"
         if host.pids:
             once = "stop the broker, start it and stop it again"
-        yield NextStep(f"{once}: its start rebuilds lost indexes, and deletes later snapshots of these partitions")
-        yield replace(next_steps.DOCTOR, note="then run doctor again, and follow its next steps")
+        yield NextStep(
+            f"{once}: when it starts it rebuilds lost indexes, and deletes later snapshots of these partitions"
+        )
+        yield replace(next_steps.DOCTOR, note="then run doctor again, and follow the new next steps")
     elif host.missing:
         yield from _missing(host, place)
 
@@ -147,7 +151,7 @@ def _remote(host: Host, *, is_freed: bool) -> Iterator[NextStep]:
     if host.in_remote[Verdict.IN_REMOTE] and not is_freed:
         yield replace(
             next_steps.DOCTOR_CLUSTER,
-            note="reads the records, which show whether brokers know IN_REMOTE segments",
+            note="reads the records, which show whether brokers know the IN_REMOTE segments",
         )
     if host.unlocated:
         yield _locating(host)
@@ -168,18 +172,20 @@ def _missing(host: Host, place: Place) -> Iterator[NextStep]:
     plan, apply = next_steps.REPAIR, next_steps.REPAIR_APPLY
     if host.continued:
         plan, apply = next_steps.REPAIR_REMOTE, next_steps.REPAIR_REMOTE_APPLY
-    words = "or repair with the broker stopped; its plan:" if is_freed else ""
+    words = "or repair while the broker is stopped; to see the plan:" if is_freed else ""
     yield replace(plan, words=words, note=f"prints the plan; {reads}")
     if host.pids:
         yield _STOP
-    yield replace(apply, note="writes the missing snapshots; the broker must be stopped")
+    yield replace(apply, note="writes the missing snapshots, while the broker is stopped")
     yield _START_ALL
 
 
 def _unblock(host: Host) -> NextStep:
     """Return the step that frees stuck partitions while their broker runs."""
     uploads = _takes(sum(each.listed.blocked_bytes for each in host.log_dirs), _UPLOAD_RATE)
-    note = f"frees stuck partitions while the broker runs; uploads {uploads}; needs no disk space here"
+    note = (
+        f"makes stuck partitions tier again while the broker runs; uploads {uploads}; needs no disk space on this host"
+    )
     return replace(next_steps.UNBLOCK, note=note)
 
 
@@ -190,7 +196,8 @@ def _verdicts(host: Host, place: Place, before: frozenset[str]) -> Iterator[Next
     """
     if host.blocked[Verdict.TOPIC_ID_UNKNOWN] and _is_kraft(host):
         yield NextStep(
-            "start no broker before partition.metadata has the topic's id: the broker would set the partition aside"
+            "start no broker before partition.metadata has the topic's id: the broker would rename the "
+            "partition's folder and start with an empty one"
         )
     for verdict in host.blocked:
         if verdict is not Verdict.MISSING_SNAPSHOT:
@@ -214,7 +221,7 @@ def _locating(host: Host) -> NextStep:
     stated = ("--log-start", f"{next(iter(host.unlocated))}=OFFSET")
     if host.asked_remote:
         argv = (*next_steps.DOCTOR_REMOTE.argv, *stated)
-        return NextStep("", argv, "states the log start, which remote storage does not show")
+        return NextStep("", argv, "remote storage does not show the log start: replace OFFSET by it")
     return replace(next_steps.DOCTOR_REMOTE, note=f"finds where {begins}; or state it: {' '.join(stated)}")
 
 
@@ -226,18 +233,18 @@ def _room(host: Host) -> Iterator[NextStep]:
     """
     for each in host.log_dirs:
         if _lacks_room(each):
-            yield NextStep(f"{each.uri}: full, {_room_needed(host, each)}")
+            yield NextStep(f"{each.uri}: the disk is full: {_room_needed(host, each)}")
             yield from map(NextStep, ways_to_free(each.disk, deleted_bytes(Path(each.path))))
 
 
 def _room_needed(host: Host, log_dir: Examined) -> str:
     if _can_unblock(host):
-        return "if that frees too little:"
+        return "if this frees too little space:"
     needed = _needed(log_dir)
-    first = "free some space first"
+    first = "free some space before the next steps"
     if needed:
-        first = f"free at least {human_bytes(needed)} for {count_of(log_dir.missing, 'snapshot')} first"
-    return f"{first}, and space for new records"
+        first = f"free at least {human_bytes(needed)} for {count_of(log_dir.missing, 'snapshot')} before the next steps"
+    return f"{first}, and more for new records"
 
 
 def _needed(log_dir: Examined) -> int:

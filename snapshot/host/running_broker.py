@@ -137,9 +137,11 @@ def broker_settings(pid: int, *, proc: Path = Path("/proc")) -> BrokerSettings:
         changed = os.fstat(descriptor).st_ctime
         data = file.read(_LARGEST + 1)
     if len(data) > _LARGEST:
-        raise OSError(errno.EFBIG, f"{path}: no server.properties is that large")
+        raise OSError(errno.EFBIG, f"{path}: too large to be a server.properties file")
     if changed > started(process, proc) + _START_SECONDS:
-        raise OSError(errno.ESTALE, f"{path} was changed after the broker had started")
+        raise OSError(
+            errno.ESTALE, f"{path} was changed after the broker started, so the broker may use other settings"
+        )
     values = java_properties.parse(data.decode("utf-8", "replace")) | overrides
     return BrokerSettings(pid, path, values, root, directory)
 
@@ -188,7 +190,7 @@ def arguments(command: Sequence[str]) -> tuple[str, dict[str, str]]:
         elif word and not name:
             name = word
     if not name or name.startswith("-"):
-        raise OSError(errno.ENOEXEC, "the process's command line names no server.properties")
+        raise OSError(errno.ENOEXEC, "the command line of the broker process names no server.properties")
     return name, overrides
 
 
@@ -226,6 +228,6 @@ def settings_of_file(path: Path) -> BrokerSettings:
     with path.open("rb") as file:
         data = file.read(_LARGEST + 1)
     if len(data) > _LARGEST:
-        raise OSError(errno.EFBIG, f"{path}: no server.properties is that large")
+        raise OSError(errno.EFBIG, f"{path}: too large to be a server.properties file")
     values = java_properties.parse(data.decode("utf-8", "replace"))
     return BrokerSettings(0, str(path), values, "", str(Path.cwd()))

@@ -66,7 +66,7 @@ def examined(each: NamedLogDir, now: int) -> Examined:
     """
     if not each.log_dir.filesystem.is_local:
         raise UsageError(
-            f"{each.uri}: not on this host", hint="use tiersnap scan, which also reads remote log directories"
+            f"{each.uri}: the directory is not on this host", hint="to read remote log directories, use tiersnap scan"
         )
     path, unknown, holder = Path(each.log_dir.path), "", None
     try:
@@ -206,7 +206,7 @@ class Host:
     def version(self) -> str:
         """Return the broker's release, from its process or else from its files."""
         if versions := {each.release for each in self.log_dirs if each.release}:
-            return f"{', '.join(sorted(versions))} (the jar of the running process)"
+            return f"{', '.join(sorted(versions))} (by the jar of the running process)"
         return self._version_by_files()
 
     def _version_by_files(self) -> str:

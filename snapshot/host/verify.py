@@ -52,7 +52,7 @@ class Verification:
     def __post_init__(self) -> None:
         if self.against is not None and not self.against.is_dir():
             raise SourceNotFoundError(
-                f"{self.against}: no such directory", hint="tiersnap repair LOGDIR --out DIR writes one"
+                f"{self.against}: the directory does not exist", hint="to write one: tiersnap repair LOGDIR --out DIR"
             )
         self.findings += findings_of(self.log_dirs)
 
@@ -76,8 +76,8 @@ class Verification:
                     yield named, partition, found
         if self.against is not None and not self.counts.total():
             raise SourceNotFoundError(
-                f"{self.against}: no snapshot of these partitions",
-                hint="expected files: DIR/<topic>-<partition>/<20 digits>.snapshot",
+                f"{self.against}: the directory has no snapshot of these partitions",
+                hint="the files must be DIR/<topic>-<partition>/<20 digits>.snapshot",
             )
 
     def _begun(self, partition: Partition) -> tuple[Partition, Beginning]:
@@ -138,7 +138,9 @@ def _wrong_indexes(examination: Examination) -> Iterator[Finding]:
     partition = examination.partition
     path = f"{partition.path}/{LEADER_EPOCHS}"
     if partition.epochs_lost_below and path not in {each.path for each in partition.findings}:
-        yield Finding(FindingKind.CORRUPT_INDEX, path, -1, "lacks leader epochs that batches of the log have")
+        yield Finding(
+            FindingKind.CORRUPT_INDEX, path, -1, "the checkpoint lacks leader epochs that batches of the log have"
+        )
     yield from _index_faults(examination)
 
 
@@ -184,5 +186,7 @@ class ExactComparison:
         """Add a comparison for each file that has no boundary and so could not be compared."""
         for path in sorted(self._folder.glob("[0-9]*.snapshot")):
             if path.stem.isdecimal():
-                reason = "not compared: the file is at no segment's end, or the log is damaged below its offset"
+                reason = (
+                    "not compared: no segment ends at the offset of the file, or the log is damaged below that offset"
+                )
                 self.found.setdefault(int(path.stem), Comparison(SnapshotVerdict.UNVERIFIED, reason))

@@ -102,5 +102,5 @@ def compiled(topic: str | None) -> re.Pattern[str] | None:
         return None if topic is None else re.compile(topic)
     except re.error as error:
         raise UsageError(
-            f"topic {topic!r}: {error}", hint="give a regular expression, as 'orders|payments-.*'"
+            f"topic {topic!r}: {error}", hint="give a regular expression, such as 'orders|payments-.*'"
         ) from error

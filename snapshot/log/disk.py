@@ -124,10 +124,10 @@ def says_room(what: str, needed: int, disk: MountedDisk) -> str:
         what: the subject of the sentence, in the plural.
         needed: bytes on disk.
     """
-    sentence = f"{what} need {human_bytes(needed)}, {disk.says_free()} are free"
+    sentence = f"{what} need {human_bytes(needed)}, and {disk.says_free()} are free"
     short = needed - disk.writable
     if short > 0:
-        return f"{sentence}: free {human_bytes(short)} first; existing files stay intact"
+        return f"{sentence}: first free {human_bytes(short)} more; existing files stay intact"
     return sentence
 
 
@@ -142,8 +142,8 @@ def ways_to_free(disk: MountedDisk, deleted: int) -> Iterator[str]:
         yield f"tune2fs -m 0 {disk.device}   frees {kept}, which {disk.kind} reserves for root"
     if deleted:
         yield (
-            f"the broker has marked {human_bytes(deleted)} as deleted (*-delete, *.deleted), and removes these files "
-            "within a minute or at its next start; while the broker is stopped, delete them"
+            f"the broker has marked {human_bytes(deleted)} as deleted (*-delete, *.deleted), and removes these "
+            "files within a minute or at its next start; while the broker is stopped, you may delete them"
         )
     yield _OTHER_FILES
 

@@ -31,11 +31,13 @@ def wrong_name(name: str, path: str) -> Finding | None:
     if name.endswith((".snapshot", ".log")):
         effect = "; a broker cannot open this partition"
         if _OTHER_NUMBER.fullmatch(name):
-            effect = ": no broker wrote it"
-        message = f"the name is not <20 digits>{name[name.rindex('.') :]}{effect}"
+            effect = ": no broker wrote a file of this name"
+        message = f"the file name is not <20 digits>{name[name.rindex('.') :]}{effect}"
         return Finding(FindingKind.BAD_FILE_NAME, path, -1, message)
     if name.endswith(_UNFINISHED):
-        message = "unfinished compaction: start the broker, which finishes it, then run this command again"
+        message = (
+            "the broker has not finished a compaction: start the broker, which finishes it, then run this command again"
+        )
         return Finding(FindingKind.UNFINISHED_SWAP, path, -1, message)
     return None
 

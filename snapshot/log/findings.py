@@ -100,5 +100,8 @@ def corrupt_checkpoint(path: str, error: CorruptCheckpointError) -> Finding:
 
 def missing_checkpoint(path: str) -> Finding:
     """Return the finding for a missing replication-offset-checkpoint in a log directory that has partitions."""
-    told = "missing, so high watermarks are unknown and nothing may be tiered; a running broker writes it every 5 s"
+    told = (
+        "the file does not exist, so high watermarks are unknown and nothing may be tiered; a running broker writes "
+        "the file every 5 s"
+    )
     return Finding(FindingKind.MISSING_CHECKPOINT, path, -1, told)

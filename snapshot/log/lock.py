@@ -48,8 +48,9 @@ def locked(log_dir: Path) -> Iterator[None]:
             if error.errno not in (errno.EAGAIN, errno.EACCES):
                 raise cannot_write(path, error) from error
             raise LogDirInUseError(
-                f"{log_dir}: a broker is running on this directory (it holds .lock)",
-                hint="stop the broker first: it reads snapshots only when it opens a partition; reading is always safe",
+                f"{log_dir}: a broker is running on this directory (it holds the lock file .lock)",
+                hint="stop the broker first, because it reads snapshots only when it opens a partition; commands "
+                "that only read are safe while it runs",
             ) from error
         _log.debug("locked %s", path)
         _OURS.add(_identity(os.fstat(descriptor)))
@@ -103,7 +104,7 @@ def holder_of(log_dir: Path) -> int | None:
         OSError: this user may not read `.lock`, the file is not regular, or the system cannot name the holder.
     """
     if sys.platform != "linux" or sys.maxsize < 1 << 32:
-        raise OSError(errno.ENOTSUP, "the holder of a lock is known only on 64-bit Linux")
+        raise OSError(errno.ENOTSUP, "only 64-bit Linux shows which process holds a lock")
     path = log_dir / ".lock"
     try:
         if _identity(path.lstat()) in _OURS:

@@ -216,13 +216,13 @@ def open_log_dir(uri: str) -> LogDir:
             others.append(OtherFolder(entry.name, other["state"] if other else "unknown"))
     if COLLECTED in files:
         raise NotALogDirError(
-            f"{uri}: not a log directory: it contains the output of `tiersnap collect`",
-            hint="give it to `tiersnap run --source`; other commands need the log directory itself",
+            f"{uri}: not a log directory, but a folder that `tiersnap collect` wrote",
+            hint="give this folder to `tiersnap run --source`; other commands need the log directory itself",
         )
     if not folders and META_PROPERTIES not in files:
         below = log_dir_below(filesystem, listing, split_folder_name)
         hint = without_partitions(path.rpartition("/")[2], [entry.name for entry in listing], below)
-        raise NotALogDirError(f"{uri}: no partition folders in it", hint=hint)
+        raise NotALogDirError(f"{uri}: the folder contains no partition folders", hint=hint)
     if folders and HIGH_WATERMARKS not in files:
         findings.append(missing_checkpoint(f"{path}/{HIGH_WATERMARKS}"))
     tables: list[dict[TopicPartition, int]] = []
@@ -335,7 +335,7 @@ def _orphan_indexes(numbered: Mapping[str, Mapping[int, FileRef]]) -> Iterator[F
     for suffix in INDEXES:
         for base, ref in numbered[suffix].items():
             if base not in numbered["log"]:
-                yield Finding(FindingKind.NO_LOG_FILE, ref.path, -1, "an index without its .log file")
+                yield Finding(FindingKind.NO_LOG_FILE, ref.path, -1, "the segment of this index file has no .log file")
 
 
 def _segments(numbered: dict[str, dict[int, FileRef]]) -> tuple[Segment, ...]:
@@ -368,8 +368,8 @@ _T = TypeVar("_T", covariant=True)
 
 # Without partition.metadata, a KRaft broker would rename the partition's folder and create an empty partition.
 _CURES = {
-    PARTITION_METADATA: "never move it away: repair writes it with the topic's id",
-    LEADER_EPOCHS: "repair writes it from the batches",
+    PARTITION_METADATA: "never move partition.metadata away: tiersnap repair rewrites it with the topic's id",
+    LEADER_EPOCHS: "tiersnap repair rewrites leader-epoch-checkpoint from the batches",
 }
 
 

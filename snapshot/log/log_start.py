@@ -76,15 +76,15 @@ def unloaded_below(partition: Partition) -> int:
 
 def why_unknown(partition: Partition) -> str:
     """Return why the local files do not show the log start. Call it only if the log start is unknown."""
-    first = f"below the first segment {partition.first_base_offset}"
+    first = f"below the first local segment {partition.first_base_offset}"
     if not partition.log_start_is_known:
         return f"{LOG_START_OFFSETS} cannot be read"
-    unnamed = f"{LOG_START_OFFSETS} does not name it"
+    unnamed = f"{LOG_START_OFFSETS} does not name the partition"
     if partition.epochs_lost_below:
-        return f"{unnamed}, and {LEADER_EPOCHS} lost its epochs"
+        return f"{unnamed}, and {LEADER_EPOCHS} lost epochs of the partition"
     if not partition.leader_epochs:
         return f"{unnamed}, and {LEADER_EPOCHS} has no entry"
-    return f"{unnamed}, and {LEADER_EPOCHS} begins at {partition.leader_epochs[0][1]}, {first}"
+    return f"{unnamed}, and {LEADER_EPOCHS} begins at offset {partition.leader_epochs[0][1]}, {first}"
 
 
 @dataclass
@@ -168,8 +168,8 @@ def with_stated(log_dirs: Sequence[NamedLogDir], stated: Mapping[TopicPartition,
 def unknown_partition(folder: str, stated: int, uris: Iterable[str]) -> UsageError:
     """Return the error about a --log-start for a partition that no log directory has."""
     return UsageError(
-        f"--log-start {folder}={stated}: no such partition in {', '.join(uris)}",
-        hint="--log-start takes the name of a partition's folder and an offset: --log-start orders-0=100",
+        f"--log-start {folder}={stated}: {', '.join(uris)} has no such partition",
+        hint="--log-start takes a partition and an offset, such as --log-start orders-0=100",
     )
 
 
@@ -204,6 +204,6 @@ def refuse_other(name: TopicPartition, known: int | None, stated: int) -> None:
     """Raise UsageError if --log-start contradicts the checkpoint; `known` is None if the checkpoint has no entry."""
     if known not in (None, stated):
         raise UsageError(
-            f"--log-start {name[0]}-{name[1]}={stated}: {LOG_START_OFFSETS} says {known}",
-            hint="leave out --log-start for this partition",
+            f"--log-start {name[0]}-{name[1]}={stated}: contradicts {LOG_START_OFFSETS}, which has {known}",
+            hint="remove --log-start for this partition",
         )

@@ -17,7 +17,8 @@ def find_past_end(partition: Partition, log_end: int) -> Finding | None:
     if start is None or not partition.segments or start <= log_end:
         return None
     path = f"{partition.path.rpartition('/')[0]}/{LOG_START_OFFSETS}"
-    message = f"{partition.name} starts at {start} and ends at {log_end}: a broker deletes this log at its start"
+    message = f"{partition.name}: the log start offset {start} is above the log end offset {log_end}: "
+    message += "a broker deletes this log when it starts"
     return Finding(FindingKind.CORRUPT_CHECKPOINT, path, -1, message)
 
 

@@ -18,7 +18,7 @@ from tiersnap.snapshot.log.file_system import FOLDER, LOCAL, Entry, FileSystem
 
 _LOCAL_HOSTS = ("", "localhost")
 _MOST_LISTED = 20  # entries that log_dir_below lists
-_REASONS: dict[type, str] = {FileNotFoundError: "no such directory", NotADirectoryError: "it is no directory"}
+_REASONS: dict[type, str] = {FileNotFoundError: "no such directory", NotADirectoryError: "the path is not a directory"}
 _NOT_YET = {
     "gs": "Google Cloud Storage",
     "abfs": "Azure Data Lake Storage",
@@ -40,7 +40,8 @@ def resolve(uri: str) -> tuple[FileSystem, str]:
         path = Path(local).expanduser().absolute().as_posix()
         if not _is_utf8(path):
             raise SourceNotFoundError(
-                f"{path!a}: the name is not UTF-8", hint="create a symbolic link to it with a UTF-8 name"
+                f"{path!a}: the name of the folder is not UTF-8",
+                hint="create a symbolic link with a UTF-8 name to it, and give the link",
             )
         return LOCAL, path
     hint = "use a path, file:///…, s3://bucket/… or hdfs://…"
@@ -122,8 +123,8 @@ def unlisted(error: OSError) -> tuple[str, str]:
     """Return why a directory cannot be listed, and a hint."""
     reason = _REASONS.get(type(error)) or error.strerror or str(error)
     if isinstance(error, PermissionError):
-        return reason, "run it as the user that runs the broker"
-    return reason, "give one entry of log.dirs in the broker's server.properties"
+        return reason, "run the command as the user that runs the broker"
+    return reason, "give one directory in log.dirs of the broker's server.properties"
 
 
 def without_partitions(folder: str, names: Collection[str], below: str | None) -> str:
@@ -135,12 +136,12 @@ def without_partitions(folder: str, names: Collection[str], below: str | None) -
         below: path of a log directory inside it, or None.
     """
     if not names:
-        return "it is empty: is its disk mounted?"
+        return "the directory is empty: is its disk mounted?"
     if any(name.endswith(".log") for name in names):
-        return f"this is one partition: give the folder above it, and --partition {folder}"
+        return f"the directory is a single partition: give the folder above it, and --partition {folder}"
     if below:
-        return f"it is no log directory: give {below}"
-    return "a log directory has folders named <topic>-<partition>: give one entry of log.dirs in server.properties"
+        return f"the directory is not a log directory: give {below}"
+    return "a log directory has folders named <topic>-<partition>: give one directory in log.dirs of server.properties"
 
 
 def log_dir_below(

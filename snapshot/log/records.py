@@ -23,7 +23,7 @@ from tiersnap.snapshot.log.segment_scan import SegmentScan
 from tiersnap.snapshot.log.windows import Windows, open_windows
 from tiersnap.snapshot.units import count_of
 
-_NOT_ITS_RECORDS = "the records do not match the count and length in the batch header"
+_NOT_ITS_RECORDS = "the records do not match the count and the length in their batch header"
 
 
 class LogRecord(NamedTuple):
@@ -65,7 +65,7 @@ class SegmentRecords:
         end = int(batches["position"][-1]) + rb.LOG_OVERHEAD + int(batches["batch_length"][-1])
         window = windows.read(start, end - start)
         if window.size < end - start:
-            message = f"cut to {count_of(start + window.size, 'byte')} while it was read"
+            message = f"another process cut the file to {count_of(start + window.size, 'byte')} while tiersnap read it"
             self.findings.append(Finding(FindingKind.UNREADABLE_FILE, self._path, -1, message))
             return
         is_compressed = (batches["attributes"] & rb.CODEC_MASK) != 0
@@ -109,7 +109,7 @@ class SegmentRecords:
         if end.finding is not None and end.finding.finding_kind is not FindingKind.EMPTY_SEGMENT:
             self.findings.append(end.finding)
         if end.legacy_count:
-            message = f"{count_of(end.legacy_count, 'entry', 'entries')} of magic 0 or 1, skipped"
+            message = f"skipped {count_of(end.legacy_count, 'entry', 'entries')} of magic 0 or 1"
             self.findings.append(Finding(FindingKind.BAD_MAGIC, self._path, -1, message))
 
 

@@ -44,8 +44,9 @@ def refuse_log_dir(path: str | os.PathLike[str], what: str) -> None:
         mark = _mark_of(directory, is_named=directory == real)
         if mark is not None:
             raise LogDirAsTargetError(
-                f"{what} {str(path)!r} is in {str(directory)!r}, which holds a broker's log (it has {mark})",
-                hint="give a directory outside of the broker's log.dirs: unknown files there make a broker fail",
+                f"{what} {str(path)!r} is in {str(directory)!r}, which is a broker's log directory: it has {mark}",
+                hint="give a directory outside of the broker's log.dirs: a broker fails if it finds unknown files "
+                "there",
             )
 
 

@@ -36,13 +36,13 @@ _LARGEST_CONTROL = 1 << 20  # bytes; a control record has fewer than 100
 _ATTRIBUTES = 22  # position of the low byte of the attributes
 
 _MESSAGES = {
-    kernels.BAD_SIZE: (FindingKind.BAD_SIZE, "batch size expected at least {expected}, found {found}"),
-    kernels.BAD_MAGIC: (FindingKind.BAD_MAGIC, "magic expected 0 to {expected}, found {found}"),
-    kernels.BAD_CRC: (FindingKind.BAD_CRC, "CRC stored {expected:08x}, computed {found:08x}"),
-    kernels.BAD_OFFSET: (FindingKind.BAD_OFFSET, "base offset expected at least {expected}, found {found}"),
+    kernels.BAD_SIZE: (FindingKind.BAD_SIZE, "the batch size is {found}, but the smallest possible size is {expected}"),
+    kernels.BAD_MAGIC: (FindingKind.BAD_MAGIC, "magic is {found}, expected 0 to {expected}"),
+    kernels.BAD_CRC: (FindingKind.BAD_CRC, "the stored CRC is {expected:08x}, but the computed CRC is {found:08x}"),
+    kernels.BAD_OFFSET: (FindingKind.BAD_OFFSET, "the base offset of a batch is {found}, expected at least {expected}"),
     kernels.BAD_CONTROL: (
         FindingKind.BAD_CONTROL_RECORD,
-        "control record type expected 0 (ABORT) or 1 (COMMIT), found {found}",
+        "the control record type is {found}, expected 0 (ABORT) or 1 (COMMIT)",
     ),
 }
 
@@ -51,17 +51,19 @@ _MESSAGES = {
 class SegmentEnd:
     """The result of a walk over a segment. The walk stopped at the end of the segment or at damage."""
 
-    total_bytes: Annotated[int, Meta(description="bytes of the file when it was opened")]
+    total_bytes: Annotated[int, Meta(description="bytes of the file when tiersnap opened it")]
     valid_bytes: Annotated[int, Meta(description="bytes up to the end of the last valid entry")]
     batch_count: Annotated[int, Meta(description="number of valid record batches")]
-    legacy_count: Annotated[int, Meta(description="entries of magic 0 and 1, counted and not decoded")]
-    last_offset: Annotated[int, Meta(description="last offset of the last valid entry; base offset - 1 without one")]
+    legacy_count: Annotated[int, Meta(description="entries of magic 0 and 1, which are counted but not decoded")]
+    last_offset: Annotated[
+        int, Meta(description="last offset of the last valid entry; base offset - 1 if there is none")
+    ]
     first_timestamp: Annotated[
-        int, Meta(description="ms, largest timestamp of the first decoded batch; -1 without one")
+        int, Meta(description="ms, largest timestamp of the first decoded batch; -1 if there is none")
     ]
     max_timestamp: Annotated[
         int,
-        Meta(description="ms, largest record timestamp of the valid entries; -1 without one"),
+        Meta(description="ms, largest record timestamp of the valid entries; -1 if there is none"),
     ]
     has_gaps: HasGaps
     digest: Digest
@@ -179,12 +181,17 @@ class SegmentWalk:
         if self.next_base_offset is None:
             return None
         if size == 0:
-            return Finding(FindingKind.EMPTY_SEGMENT, self.path, -1, "0 bytes in a closed segment")
+            return Finding(FindingKind.EMPTY_SEGMENT, self.path, -1, "a closed segment has 0 bytes")
         if valid_bytes < size:
-            message = f"the last batch is cut: {count_of(size - valid_bytes, 'byte')} left over in a closed segment"
+            message = (
+                "the last batch of a closed segment is incomplete: the file ends after "
+                f"{count_of(size - valid_bytes, 'byte')} of it"
+            )
             return Finding(FindingKind.TRUNCATED_SEGMENT, self.path, valid_bytes, message)
         if state["last_offset"] >= self.next_base_offset:
-            message = f"last offset expected below {self.next_base_offset}, found {state['last_offset']}"
+            message = (
+                f"the last offset is {state['last_offset']}, but the next segment begins at {self.next_base_offset}"
+            )
             return Finding(FindingKind.OFFSETS_OVERLAP, self.path, -1, message)
         return None
 

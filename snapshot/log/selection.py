@@ -102,8 +102,8 @@ def selected_of(log_dirs: Sequence[NamedLogDir], selection: Selection) -> Iterat
         raise _nothing_selected(log_dirs, selection, left)
     if not has_content:
         raise NotALogDirError(
-            f"{uris}: no segments in any of its partitions",
-            hint="give one entry of log.dirs, not the folder above them",
+            f"{uris}: no partition has a segment",
+            hint="give one directory in log.dirs, not the folder above it",
         )
 
 
@@ -113,10 +113,10 @@ def _nothing_selected(
     """Return the error for a selection that selects nothing. `left` are the partitions that do not exist."""
     uris = ", ".join(each.uri for each in log_dirs)
     if not selection.partitions:
-        hint = f"--topic must match a topic's whole name; {_there_are(log_dirs, of_topics=True)}"
+        hint = f"--topic must match the whole name of a topic; {_there_are(log_dirs, of_topics=True)}"
         return UsageError(f"{uris}: no topic matches {selection}", hint=hint)
     names = ", ".join(f"{topic}-{number}" for topic, number in sorted(left)) or str(selection)
-    hint = f"--partition takes a folder's name; {_there_are(log_dirs, of_topics=False)}"
+    hint = f"--partition takes the name of a partition folder; {_there_are(log_dirs, of_topics=False)}"
     return UsageError(f"{uris}: no partition {names}", hint=hint)
 
 
@@ -130,7 +130,7 @@ def _there_are(log_dirs: Sequence[NamedLogDir], *, of_topics: bool) -> str:
     if not names:
         return "there is none"
     more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
-    return f"there are {', '.join(sorted(names)[:MOST_NAMED])}{more}"
+    return f"the log directories have {', '.join(sorted(names)[:MOST_NAMED])}{more}"
 
 
 def selected_folders(log_dirs: Sequence[NamedLogDir], selection: Selection) -> list[list[str]]:
@@ -171,13 +171,13 @@ def internal_reason(topic: str) -> str:
     """Return why the topic is internal to Kafka, or ""."""
     if topic in INTERNAL_COMPACTED_TOPICS:
         return "internal topic"
-    return "metadata topic of remote storage or of the cluster" if topic in _METADATA_TOPICS else ""
+    return "the topic holds the metadata of remote storage or of the cluster" if topic in _METADATA_TOPICS else ""
 
 
 def compaction_reason(partition: Partition) -> str:
     """Return why tiersnap treats the topic as compacted, or ""."""
     if partition.cleaner_offset is not None:
-        return f"the cleaner passed offset {partition.cleaner_offset}"
+        return f"the log cleaner has compacted the log up to offset {partition.cleaner_offset}"
     return ""
 
 
@@ -186,7 +186,7 @@ def never_tiered_reason(partition: Partition) -> str:
     return internal_reason(partition.topic) or compaction_reason(partition)
 
 
-_WITH_BOTH = "no broker starts with both"
+_WITH_BOTH = "no broker starts with both folders"
 
 
 class PartitionTwiceError(CorruptDataError):
@@ -207,7 +207,10 @@ def named_findings(log_dirs: Sequence[NamedLogDir]) -> Iterator[tuple[NamedLogDi
     for folder, first, second in twice(log_dirs):
         if not _are_of_two_brokers(first.log_dir, second.log_dir):
             other = f"{first.log_dir.path}/{folder}"
-            told = f"{other} is the same partition, and {_WITH_BOTH}: delete the one with the lower end offset"
+            told = (
+                f"{other} is a folder of the same partition, and {_WITH_BOTH}: delete the folder with the lower end "
+                "offset"
+            )
             yield second, Finding(FindingKind.BAD_FILE_NAME, f"{second.log_dir.path}/{folder}", -1, told)
 
 
@@ -243,12 +246,14 @@ def refuse_twice(log_dirs: Sequence[NamedLogDir]) -> None:
         UsageError: the directories belong to two brokers, so the user must choose between the replicas.
     """
     for folder, first, second in twice(log_dirs):
-        where = f"{folder} is in two of the log directories"
+        where = f"{folder} exists in two of the log directories"
         if _are_of_two_brokers(first.log_dir, second.log_dir):
-            raise UsageError(f"{where}, which are of two brokers", hint="name the directories of one broker")
+            raise UsageError(
+                f"{where}, and these belong to two brokers", hint="give the directories of only one broker"
+            )
         raise PartitionTwiceError(
             f"{where}: {_WITH_BOTH}",
-            hint="delete the one with the lower end offset; tiersnap doctor LOGDIR... names them",
+            hint="delete the folder with the lower end offset; to see both folders: tiersnap doctor LOGDIR...",
         )
 
 
@@ -258,8 +263,8 @@ def _foreign(log_dir: LogDir) -> Iterator[Finding]:
         if other.state == "unknown":
             todo = "move it away"
             if other.name.startswith("tiersnap-restore."):
-                todo = "run that restore again, or delete it"
-            told = f"no broker starts while a folder of this name is here: {todo}"
+                todo = "run that restore again, or delete the folder"
+            told = f"no broker starts while a folder of this name is in its log directory: {todo}"
             yield Finding(FindingKind.BAD_FILE_NAME, f"{log_dir.path}/{other.name}", -1, told)
 
 

@@ -26,8 +26,10 @@ def stray_partitions(log_dirs: Sequence[NamedLogDir]) -> Iterator[tuple[NamedLog
             path = f"{log_dir.path}/{other.name}"
             if other.state == _STATE and (size := _bytes_of_logs(log_dir.filesystem, path)):
                 name = other.name.rpartition(".")[0]
-                message = f"{human_bytes(size)} of {name} that no broker reads: a KRaft broker set the folder aside, "
-                message += f"because its topic id was not the cluster's; {_live(name, log_dirs)}"
+                message = (
+                    f"brokers do not read these {human_bytes(size)} of {name}: a KRaft broker renamed the folder, "
+                )
+                message += f"because its topic id differs from the topic id in the cluster; {_live(name, log_dirs)}"
                 yield each, Finding(FindingKind.STRAY_PARTITION, path, -1, message)
 
 
@@ -35,10 +37,16 @@ def _live(name: str, log_dirs: Sequence[NamedLogDir]) -> str:
     """Return a description of the live partition with this name."""
     homes = [each.log_dir for each in log_dirs if name in each.log_dir.folders]
     if not homes:
-        return f"{name} is not here: if its topic was deleted, or another broker holds it, delete the folder"
+        return (
+            f"this host has no other folder of {name}: if the topic was deleted, or another broker has the partition, "
+            "delete this folder"
+        )
     if not any(_bytes_of_logs(each.filesystem, f"{each.path}/{name}") for each in homes):
-        return f"{name} is empty here: if no other replica has these records, only this folder has them"
-    return f"{name} has other records here"
+        return (
+            f"the other folder of {name} on this host is empty: if no other replica has these records, only this "
+            "folder has them"
+        )
+    return f"the other folder of {name} on this host has other records"
 
 
 def _bytes_of_logs(filesystem: FileSystem, path: str) -> int:

@@ -65,7 +65,11 @@ class MappedWindows:
                 self._map = mmap.mmap(self._descriptor, self.size, access=mmap.ACCESS_READ)
         except (OSError, ValueError) as error:
             os.close(self._descriptor)
-            raise error if isinstance(error, OSError) else OSError(errno.ESTALE, "cut while it was opened") from error
+            raise (
+                error
+                if isinstance(error, OSError)
+                else OSError(errno.ESTALE, "another process cut the file while tiersnap opened it")
+            ) from error
         if self._map is not None:
             self._watched = _watch(np.frombuffer(self._map, np.uint8).ctypes.data, self.size)
         self._released = 0
@@ -94,7 +98,11 @@ class MappedWindows:
         _forget(self._watched)
         _refuse_cut(self._path, self.size, size)
         if self._watched.is_cut:
-            raise OSError(errno.EIO, "a page cannot be read, or was truncated while it was read", self._path)
+            raise OSError(
+                errno.EIO,
+                "a page of the file cannot be read, or another process cut the file while tiersnap read it",
+                self._path,
+            )
 
 
 class BufferedWindows:
@@ -168,7 +176,11 @@ def open_windows(filesystem: FileSystem, path: str, *, may_shrink: bool) -> Wind
 
 def _refuse_cut(path: str, before: int, now: int) -> None:
     if now < before:
-        raise OSError(errno.ESTALE, f"cut from {count_of(before, 'byte')} to {now} while it was read", path)
+        raise OSError(
+            errno.ESTALE,
+            f"another process cut the file from {count_of(before, 'byte')} to {now} while tiersnap read it",
+            path,
+        )
 
 
 def pieces(windows: Windows, start: int, end: int) -> Iterator[np.ndarray]:

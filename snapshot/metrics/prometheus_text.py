@@ -13,24 +13,26 @@ from dataclasses import dataclass, field
 HELP: dict[str, str] = {
     "tiersnap_segments": "Segments by verdict.",
     "tiersnap_segment_bytes": "Bytes of segment files by verdict.",
-    "tiersnap_copy_lag_segments": "Segments that belong in remote storage but cannot be tiered yet.",
-    "tiersnap_copy_lag_bytes": "Bytes of segments that belong in remote storage but cannot be tiered yet.",
-    "tiersnap_findings": "Damaged places in the segments that were read.",
-    "tiersnap_lost_producers": "Active producers that replicas lost and remote storage has.",
-    "tiersnap_hung_copies": "Uploads that brokers began and do not finish. Later segments wait for them.",
+    "tiersnap_copy_lag_segments": "Segments that should be in remote storage but cannot be tiered yet.",
+    "tiersnap_copy_lag_bytes": "Bytes of segments that should be in remote storage but cannot be tiered yet.",
+    "tiersnap_findings": "Damaged places in the segments that tiersnap read.",
+    "tiersnap_lost_producers": "Active producers that a replica lost and that remote storage has.",
+    "tiersnap_hung_copies": "Uploads that brokers began and do not finish. Later segments of the partition wait for "
+    "them.",
     "tiersnap_last_run_segments_decoded": "Segments that the last run read.",
     "tiersnap_last_run_bytes_decoded": "Bytes of segment files that the last run read.",
     "tiersnap_last_run_snapshots_written": "Producer snapshots that the last run stored.",
     "tiersnap_last_run_segments_uploaded": "Segments that the last run uploaded.",
     "tiersnap_last_run_bytes_uploaded": "Bytes of segment files that the last run uploaded.",
-    "tiersnap_last_run_errors": "Parts of the last run's work that failed.",
-    "tiersnap_last_run_duration_seconds": "Duration of the last run by stage. The stage all is the whole run.",
+    "tiersnap_last_run_errors": "Errors of the last run.",
+    "tiersnap_last_run_duration_seconds": "Duration of the last run by stage. The stage `all` is the whole run.",
     "tiersnap_last_run_timestamp_seconds": "Time when the last run ended.",
     "tiersnap_last_run_exit_code": "Exit code of the last run.",
-    "tiersnap_last_success_timestamp_seconds": "Time when a run last finished its work, even if it found problems.",
-    "tiersnap_orphans": "Objects and multipart uploads of tiersnap in remote storage that nothing needs, by kind.",
-    "tiersnap_orphan_bytes": "Bytes of objects of tiersnap in remote storage that nothing needs, by kind.",
-    "tiersnap_build_info": "Always 1. The label version is tiersnap's version.",
+    "tiersnap_last_success_timestamp_seconds": "Time when a run last ran to its end, even if it found problems.",
+    "tiersnap_orphans": "Objects and multipart uploads that tiersnap left in remote storage and no longer needs, by "
+    "kind.",
+    "tiersnap_orphan_bytes": "Bytes of the objects that tiersnap left in remote storage and no longer needs, by kind.",
+    "tiersnap_build_info": "Always 1. The label `version` has tiersnap's version.",
 }
 
 
@@ -44,7 +46,7 @@ class Sample:
 
     def __post_init__(self) -> None:
         if self.name not in HELP:
-            raise KeyError(f"{self.name} is no metric of tiersnap")
+            raise KeyError(f"{self.name} is not a metric of tiersnap")
 
 
 LAST_SUCCESS = "tiersnap_last_success_timestamp_seconds"

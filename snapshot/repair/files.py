@@ -49,7 +49,7 @@ def _in_place(folder: Path, partition: Partition) -> Iterator[Write]:
         yield snapshots.add
         existing = snapshots.publish(lambda planned: planned.action is RepairAction.REPLACE)
         if existing is not None:
-            raise ObjectExistsError(f"{existing}: exists and is no file", hint="move it away, then run again")
+            raise ObjectExistsError(f"{existing}: exists, but is not a file", hint="move it away, then run again")
 
 
 def _first_log(folder: Path, partition: Partition) -> Path | None:
@@ -131,7 +131,7 @@ def _pinned(folder: Path) -> Iterator[Path | PermissionError]:
     if folder.is_symlink() and not is_of_root:
         user = f"sudo -u '#{folder.stat().st_uid}'"
         raise UsageError(
-            f"{folder}: a symbolic link, and root follows no link that another user may have made",
+            f"{folder}: a symbolic link that another user may have made, which tiersnap does not follow as root",
             hint=f"{user} tiersnap repair {shlex.quote(str(folder.parent))} --apply",
         )
     try:
@@ -171,8 +171,10 @@ def beside_log(partition: Partition) -> Iterator[WriteFile]:
 
         def write(name: str, data: bytes, replaces: bool) -> None:
             if not write_atomically(folder / name, data, replace=replaces, like=like):
-                message = f"{partition.path}/{name}: another process wrote this file first"
-                raise ObjectExistsError(message, hint="is a broker starting? Run the same command again")
+                message = f"{partition.path}/{name}: another process has just written this file"
+                raise ObjectExistsError(
+                    message, hint="check whether a broker is starting, then run the same command again"
+                )
             _log.info("put %s/%s in place", partition.path, name)
 
         yield write
@@ -206,8 +208,8 @@ def elsewhere(out: Path, replace: bool, partition: Partition) -> Iterator[Write]
 
 def _other_content(path: Path) -> ObjectExistsError:
     return ObjectExistsError(
-        f"{path}: a file with other content exists",
-        hint="give another --out directory, or --replace; another --as-of or --expiration gives other files",
+        f"{path}: the file exists with other content",
+        hint="give another --out directory, or --replace; note that another --as-of or --expiration gives other files",
     )
 
 

@@ -42,10 +42,10 @@ _NONE_OPEN = np.empty(0, transaction_index.ONGOING_TXN_DTYPE)
 
 _FAULTS = {
     kernels.NO_BATCH_THERE: "an entry points to a position at which no batch starts",
-    kernels.NO_SUCH_OFFSET: "an entry has an offset that no batch has",
-    kernels.NOT_ITS_BATCH: "an entry points to a position after the batch of its offset",
-    kernels.NOT_LARGEST_TIMESTAMP: "the timestamp of an entry is not the largest up to its batch",
-    kernels.TOO_SPARSE: f"batches of more than {LARGEST_SCAN} bytes have no entry",
+    kernels.NO_SUCH_OFFSET: "an entry names an offset that no batch has",
+    kernels.NOT_ITS_BATCH: "an entry points to a position behind the batch of its offset",
+    kernels.NOT_LARGEST_TIMESTAMP: "the timestamp of an entry is not the largest timestamp up to its batch",
+    kernels.TOO_SPARSE: f"batches of more than {LARGEST_SCAN} bytes in a row have no entry",
 }
 
 
@@ -122,8 +122,8 @@ class IndexCheck:
         """
         if self._feed.is_over or self._feed.left_over:
             raise CorruptDataError(
-                f"segment {self._base_offset}: no complete entry at byte {self._feed.position}",
-                hint="tiersnap scan SOURCE shows the position; restore the segment from another replica",
+                f"segment {self._base_offset}: the entry at byte {self._feed.position} is incomplete",
+                hint="to see the position: tiersnap scan SOURCE; restore the segment from another replica",
             )
         offset_entries, time_entries = self._rebuild.finish()
         offset_index, time_index = self._offset_index(offset_entries), self._time_index(time_entries)
@@ -153,7 +153,7 @@ class IndexCheck:
         """Return the bytes to keep; `rebuilt` are the entries that a recovery would write."""
         found, largest, fault = _last_timestamp(self._times.entries), _last_timestamp(rebuilt), ""
         if found != largest:
-            fault = f"it ends with timestamp {found}, the largest is {largest}"
+            fault = f"the index ends with timestamp {found}, but the largest timestamp of the segment is {largest}"
         self._times.finish(fault)
         return self._times.choose(indexes.encode_time_index(rebuilt, base_offset=self._base_offset))
 
@@ -189,7 +189,7 @@ class IndexCheck:
             return kept, "it is missing"
         if self._follows_from_its_claims(found):
             return found, ""
-        return kept, "its entries are not the aborted transactions whose markers are in the segment"
+        return kept, "the entries of the index are not the aborted transactions whose markers are in the segment"
 
     def _follows_from_its_claims(self, found: bytes) -> bool:
         return bool(found) and self._claimed is not None and _agrees(self._claimed.entries(), found, self._base_offset)
@@ -229,7 +229,7 @@ class _Entries:
 
     def finish(self, fault: str) -> None:
         if not self.fault and self._state[0] < self.entries.size:
-            self.fault = "an entry is after the last batch"
+            self.fault = "an entry of the index is behind the last batch"
         self.fault = self.fault or fault
 
     def choose(self, rebuilt: bytes) -> bytes:

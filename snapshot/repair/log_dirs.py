@@ -148,7 +148,9 @@ def all_locked(log_dirs: Iterable[NamedLogDir]) -> Iterator[None]:
     with ExitStack() as locks:
         for each in log_dirs:
             if not is_local(each):
-                raise UsageError(f"{each.uri}: --apply needs a local directory", hint="write elsewhere with --out DIR")
+                raise UsageError(
+                    f"{each.uri}: --apply needs a directory on this host", hint="write to another place with --out DIR"
+                )
             locks.enter_context(locked(Path(each.log_dir.path)))
         yield
 

@@ -37,11 +37,11 @@ from tiersnap.snapshot.replay.examine import Examination, lost_epochs
 from tiersnap.snapshot.replay.replay_start import Beginning
 
 _NO_ID = (
-    "the topic's id is not known here: give --bootstrap-server, or --topic-ids FILE with the TopicId that "
-    "kafka-topics.sh --describe shows"
+    "the topic id is unknown on this host: give --bootstrap-server; or --topic-ids FILE with the TopicId that "
+    "kafka-topics.sh --describe prints"
 )
-_GOES_BACK = "the log begins, or may begin, in remote storage: copy the file from another replica"
-_UNASKED = f"{_GOES_BACK}, or give --remote, which may show that the log begins here"
+_GOES_BACK = "the log begins or may begin in remote storage: copy the file from another replica"
+_UNASKED = f"{_GOES_BACK}; or give --remote, which may show that the log begins on this host"
 
 
 # A planned file, and the bytes to write.
@@ -112,7 +112,7 @@ class FileRepair:
             there = _read(filesystem, f"{partition.path}/{LEADER_EPOCHS}")
         except OSError as error:
             return PlannedFile(LEADER_EPOCHS, None, RepairAction.UNVERIFIED, error.strerror or str(error), True), b""
-        lacks = "lacks leader epochs that batches of the log have"
+        lacks = "the file lacks leader epochs that batches of the log have"
         why_not = _why_epochs_are_unknown(filesystem, partition, begins)
         if why_not:
             reason = f"{lacks}; {why_not}"
@@ -129,7 +129,7 @@ class FileRepair:
         except (OSError, CorruptDataError):
             return  # the segment changed after its examination
         for name, suffix, there, data in _wrong_indexes(found, right):
-            why = right.rebuilt.get(name, "it ends with zeros")
+            why = right.rebuilt.get(name, "the file ends with zeros")
             yield self._file(f"{segment.base_offset:020d}.{suffix}", segment.base_offset, there, data, why)
 
     def _file(self, name: str, base_offset: int | None, there: bytes | None, data: bytes, why: str) -> _Planned:
@@ -148,7 +148,7 @@ def _why_epochs_are_unknown(filesystem: FileSystem, partition: Partition, begins
     of_batches = set(epochs_of_batches(filesystem, partition.segments, reads_all=True))
     if of_batches.issuperset(_lost_epochs(partition)):
         return ""
-    return "the batches do not have all of them: copy the file from another replica"
+    return "the batches do not have all lost epochs: copy the file from another replica"
 
 
 def _lost_epochs(partition: Partition) -> list[LeaderEpoch]:
@@ -176,10 +176,10 @@ def _read(filesystem: FileSystem, path: str) -> bytes | None:
 
 def _size_of(data: bytes) -> str:
     if data.strip(b"\0"):
-        return "it contains no topic id"
+        return "the file contains no topic id"
     if not data:
         return "0 bytes"
-    return f"{len(data)} bytes, all of them 0"
+    return f"the file has {len(data)} bytes, and all of them are 0"
 
 
 def _refs(segment: Segment) -> tuple[FileRef | None, FileRef | None, FileRef | None]:

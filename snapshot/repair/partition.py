@@ -53,7 +53,7 @@ def repair_partition(
         NoSpaceError: the disk is full; no file was written.
     """
     if apply and not filesystem.is_local:
-        raise UsageError(f"{partition.path}: apply needs a local directory")
+        raise UsageError(f"{partition.path}: apply needs a directory on this host")
     with locked(Path(partition.path).parent) if apply else nullcontext():
         opener = in_place if apply else nowhere
         files = FileRepair(options.replace, topic_ids.get, apply=apply)

@@ -66,9 +66,9 @@ class PlannedSnapshot:
 class PlannedFile:
     """The plan for a missing or wrong small file."""
 
-    file: Annotated[str, Meta(description="name in the partition's folder")]
+    file: Annotated[str, Meta(description="name of the file in the partition's folder")]
     base_offset: Annotated[
-        int | None, Meta(description="base offset of an index; null for a file of the whole partition")
+        int | None, Meta(description="base offset of the segment of an index; null for a file of the whole partition")
     ]
     action: RepairAction
     reason: str

@@ -24,23 +24,34 @@ class Comparison:
 
     compared: Annotated[
         SnapshotVerdict,
-        Meta(description="result of the strict comparison of the file, in which every entry counts"),
+        Meta(description="result of the strict comparison of the file with the log, in which every entry counts"),
     ]
     explanation: Annotated[str, Meta(description="description of the result")]
     lacking: Annotated[int, Meta(description="producers of the log that the file lacks")] = 0
-    differing: Annotated[int, Meta(description="producers whose values differ between file and log")] = 0
+    differing: Annotated[int, Meta(description="producers whose values in the file differ from the log")] = 0
     without_coordinator_epoch: Annotated[
         int,
-        Meta(description="producers that differ only by an unset coordinator epoch in the file, as after idle time"),
+        Meta(
+            description="producers that differ only by a coordinator epoch that is not set in the file, as after "
+            "idle time"
+        ),
     ] = 0
     unexplained: Annotated[
-        int, Meta(description="producers that only the file has, although the log has all batches that the file names")
+        int,
+        Meta(
+            description="producers that only the file has, although the log still has all batches that the file names"
+        ),
     ] = 0
-    extending: Annotated[int, Meta(description="values that come from batches which are no longer in the log")] = 0
+    extending: Annotated[
+        int, Meta(description="values of the file that come from batches which are no longer in the log")
+    ] = 0
     # From the entries of file and log; NEVER if one of them has an open transaction.
     harmful_until: Annotated[
         int,
-        Meta(description="ms, largest timestamp of all lacking, differing or unexplained producers; -1 without one"),
+        Meta(
+            description="ms, largest timestamp of all producers that are missing, differ or are unexplained; -1 if "
+            "there is none"
+        ),
     ] = -1
 
     @property
@@ -84,8 +95,11 @@ class Comparison:
         if not self._is_harmless_suspect(expiry):
             return self.explanation
         if not self._contradicts_log:
-            return f"{self.explanation}: harmless, the next marker of each producer sets it again"
-        return f"{self.explanation}: harmless, a broker that loads the file drops such idle producers anyway"
+            return (
+                f"{self.explanation}: harmless, because the next marker of each producer sets the coordinator epoch "
+                "again"
+            )
+        return f"{self.explanation}: harmless, because a broker that loads the file drops such idle producers anyway"
 
 
 @dataclass(frozen=True, slots=True)

@@ -225,18 +225,19 @@ def unverified(replay: Replay, offset: int) -> Comparison:
     segments = replay.partition.segments
     if segments and offset <= unloaded_below(replay.partition):
         reason = (
-            f"is below the log, which begins at {segments[0].base_offset}: a broker deletes the file when it starts"
+            f"the offset is below the log, which begins at {segments[0].base_offset}: a broker deletes the file "
+            "when it starts"
         )
     elif segments and offset <= segments[0].base_offset:
         return _of_earlier_log(replay)
     elif offset < replay.started_at:
-        reason = f"not compared: the replay began at {replay.started_at}, after the tiered segments"
+        reason = f"not compared: the replay began at offset {replay.started_at}, after the tiered segments"
     elif replay.damage is not None:
         reason = f"not comparable: {_trouble(replay.damage)}"
     elif replay.refusal is not None:
         reason = f"not comparable: {replay.refusal.message}"
     else:
-        reason = f"is above the log end offset {replay.log_end}"
+        reason = f"the offset is above the log end offset {replay.log_end}"
     return Comparison(SnapshotVerdict.UNVERIFIED, reason)
 
 
@@ -247,7 +248,7 @@ def _of_earlier_log(replay: Replay) -> Comparison:
     if begins.is_unasked(replay.partition):
         return Comparison(SnapshotVerdict.NOT_COMPARED, f"not compared: {why}")
     if why is NOT_ASKED:
-        why = NOT_TOLD if begins.why else "the batches below it are in remote storage"
+        why = NOT_TOLD if begins.why else "the batches below this offset are in remote storage"
     return Comparison(SnapshotVerdict.UNVERIFIED, f"not comparable: {why}")
 
 
@@ -261,7 +262,7 @@ def partition_facts(replay: Replay) -> PartitionFacts:
     """Return the facts about the replayed partition, from which `gate.judge` derives verdicts."""
     partition = replay.partition
     if partition.high_watermark is None:
-        unstable = f"{HIGH_WATERMARKS} does not name this partition, or cannot be read"
+        unstable = f"{HIGH_WATERMARKS} does not name the partition, or cannot be read"
     elif replay.unstable_from is not None:
         unstable = f"a transaction is open since offset {replay.unstable_from}"
     else:
@@ -299,7 +300,7 @@ def lost_epochs(partition: Partition, segment: Segment) -> tuple[str, ...]:
     """Return a message if leader-epoch-checkpoint lost epochs that the segment's batches have."""
     if segment.base_offset >= partition.epochs_lost_below:
         return ()
-    return (f"leader epochs: {LEADER_EPOCHS} lacks them",)
+    return (f"{LEADER_EPOCHS} lacks leader epochs of the segment",)
 
 
 def _at_end(segment: Segment, replay: Replay, snapshots: Mapping[int, Comparison]) -> Comparison:

@@ -41,14 +41,15 @@ class Expiry:
         """
         if self.expiration is not None and (producer_expiration is None or self.expiration < producer_expiration):
             raise UsageError(
-                f"--expiration {format_duration(self.expiration)} is below the broker's producer.id.expiration.ms, "
-                f"{format_duration(producer_expiration)}: the files would lack producers that the broker still keeps",
-                hint="give a longer --expiration, or the broker's own value as --producer-expiration",
+                f"--expiration {format_duration(self.expiration)} is below the broker's "
+                f"producer.id.expiration.ms, {format_duration(producer_expiration)}: the snapshots would lack "
+                "producers that the broker still keeps",
+                hint="give a longer --expiration, or with --producer-expiration the value that the broker has",
             )
         if self.as_of is not None and self.as_of > self.now:
             raise UsageError(
-                "--as-of is in the future: the files would lack active producers",
-                hint="leave out --as-of: each snapshot then uses the largest timestamp below its offset",
+                "--as-of is in the future: the snapshots would lack active producers",
+                hint="remove --as-of: then each snapshot uses the largest timestamp below its offset",
             )
         return self
 
@@ -133,8 +134,8 @@ class ReplayOptions:
     def __post_init__(self) -> None:
         if self.scan is Scan.WINDOW and self.expiration is None:
             raise UsageError(
-                "--scan window needs an expiration, which is the length of the window",
-                hint="--scan exact, or --expiration 7d",
+                "--scan window needs --expiration, which is the length of the window",
+                hint="give --scan exact, or --expiration 7d",
             )
 
     def since(self, now: int) -> int | None:

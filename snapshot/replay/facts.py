@@ -32,7 +32,7 @@ class PartitionFacts:
     internal: Annotated[str, Meta(description='why the topic is internal to Kafka, or ""')]
     compacted: Annotated[str, Meta(description='why the topic counts as compacted, or ""')]
     log_start: Annotated[
-        int | None, Meta(description="log start offset of the whole log, if local files show it; else null")
+        int | None, Meta(description="log start offset of the whole log; null if local files do not show it")
     ]
     log_start_unknown: Annotated[str, Meta(description='why the log start offset is unknown, or ""')]
     transactions_unknown: Annotated[
@@ -41,9 +41,12 @@ class PartitionFacts:
     log_start_offset: Annotated[int, Meta(description="local log start offset")]
     log_end_offset: Annotated[int, Meta(description="log end offset, exclusive")]
     high_watermark: Annotated[
-        int | None, Meta(description="high watermark, bounded to the log; null if no checkpoint names the partition")
+        int | None,
+        Meta(description="high watermark, but not outside the log; null if no checkpoint names the partition"),
     ]
-    last_stable_offset: Annotated[int | None, Meta(description="last stable offset; null without a high watermark")]
+    last_stable_offset: Annotated[
+        int | None, Meta(description="last stable offset; null if the high watermark is unknown")
+    ]
     unstable_because: Annotated[str, Meta(description="why the last stable offset is not higher")]
 
 
@@ -57,7 +60,7 @@ class SegmentFacts:
     modified_ns: ModifiedNs
     digest: Digest
     crc_checked: CrcChecked
-    largest_timestamp: Annotated[int, Meta(description="ms, largest timestamp of the segment, by the broker's rule")]
+    largest_timestamp: Annotated[int, Meta(description="ms, largest timestamp of the segment, as brokers compute it")]
     damage_kind: Annotated[
         FindingKind | None, Meta(description="kind of the damage in the segment file; null without damage")
     ]

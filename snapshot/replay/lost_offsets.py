@@ -35,11 +35,11 @@ class LostOffsets:
     def proof(self) -> str:
         """Return a description of the proof."""
         if self.indexed is None:
-            return "a snapshot file names batches in them"
-        return f"the index of a segment at {self.indexed} still exists"
+            return "a snapshot file names batches with these offsets"
+        return f"the index file of a segment at offset {self.indexed} still exists"
 
     def __str__(self) -> str:
-        return f"the offsets {self.first} to {self.next - 1} are in no segment"
+        return f"no segment has the offsets {self.first} to {self.next - 1}"
 
 
 def gap_between(partition: Partition, first: int, following: int | None) -> LostOffsets | None:

@@ -58,7 +58,9 @@ class RemoteLister:
         if look is None or not _may_be_tiered(partition):
             return listing
         if self._away:
-            why = f"remote storage was not asked, because it did not answer before: {self._away[0]}"
+            why = (
+                f"remote storage was not asked about this partition, because it did not answer before: {self._away[0]}"
+            )
             return replace(listing, remote_error=RecordedError(why, is_transient=True))
         if records is not None and records.error:
             return replace(listing, remote_error=RecordedError(f"{partition.name}: {records.error}", is_transient=True))

@@ -28,11 +28,11 @@ from tiersnap.snapshot.replay.snapshot_comparison import NO_FILE, ReadSnapshot, 
 class StoredAt:
     """The object in remote storage that contains a computed snapshot."""
 
-    object_key: Annotated[str, Meta(description="key of the computed snapshot in remote storage")]
+    object_key: Annotated[str, Meta(description="key of the object of the computed snapshot in remote storage")]
     object_crc32c: Annotated[int, Meta(description="CRC-32C of the whole object")]
-    entry_count: Annotated[int, Meta(description="producers in the computed snapshot")]
+    entry_count: Annotated[int, Meta(description="number of producers in the computed snapshot")]
     written_by: Annotated[
-        int | None, Meta(description="number of the run that put the object; null if it existed before")
+        int | None, Meta(description="number of the run that wrote the object; null if the object existed before")
     ] = None
     is_mended: Annotated[bool, Meta(description="whether that run replaced a damaged object")] = False
 
@@ -43,12 +43,12 @@ class SnapshotAt:
 
     snapshot_offset: Annotated[int, Meta(description="snapshot offset, exclusive")]
     comparison: Comparison  # of the file at this offset; MISSING without a file
-    provenance: Annotated[Provenance, Meta(description="origin of the computed entries")]
-    folded_from: Annotated[int, Meta(description="offset at which the fold began")]
+    provenance: Annotated[Provenance, Meta(description="origin of the entries of the computed snapshot")]
+    folded_from: Annotated[int, Meta(description="offset at which the replay began")]
     file: SnapshotFile = NO_FILE
     open_transactions: Annotated[
         OpenTransactions | None,
-        Meta(description="producer id and first offset of open transactions; null if unknown or too many"),
+        Meta(description="producer id and first offset of each open transaction; null if they are unknown or too many"),
     ] = None
     stored: StoredAt | None = None  # the computed snapshot in object storage; None if there is no such object
 
@@ -101,9 +101,9 @@ class Refusal:
     message: str
 
 
-NOT_ASKED = "the log begins in remote storage, which was not asked (--remote)"
-NOT_TOLD = "the log begins in remote storage, which cannot provide the producer state"
-NOT_LOCATED = "the log start is unknown (--remote or --log-start may provide it)"
+NOT_ASKED = "the log begins in remote storage, which was not read (to read it, give --remote)"
+NOT_TOLD = "the log begins in remote storage, which does not have the producer state"
+NOT_LOCATED = "the log start is unknown (--remote may show it, or --log-start states it)"
 
 
 class ReplayState:
@@ -189,7 +189,7 @@ class ReplayState:
             lacking = ours[~np.isin(ours["producer_id"], copy.entries["producer_id"], assume_unique=True)]
             self._go_on_from(np.concatenate([copy.entries, lacking]))
         else:
-            self._refused = f", and its snapshot at offset {copy.offset} {found.explanation}"
+            self._refused = f", and its snapshot at offset {copy.offset} cannot be used: {found.explanation}"
 
     def lose(self, lost: LostOffsets) -> None:
         """Continue after lost offsets with an unknown state.
@@ -208,8 +208,8 @@ class ReplayState:
         self._max_timestamp = run.max_timestamp
         if error >= 0:
             message = (
-                f"non-transactional batch at offset {error} inside an open transaction of the same producer: "
-                "a broker cannot open this partition (InvalidTxnStateException)"
+                f"the batch at offset {error} is not transactional, but its producer has an open transaction: a "
+                "broker cannot open this partition (InvalidTxnStateException)"
             )
             self.refusal = Refusal(error, message)
         return self.refusal is None
@@ -289,12 +289,14 @@ class ReplayState:
         """
         why = self._why_start_is_unknown()
         if found.compared not in COMPARED - {SnapshotVerdict.CORRUPT}:
-            return replace(found, explanation=f"{found.explanation}; cannot be computed: {why}")
+            return replace(found, explanation=f"{found.explanation}; tiersnap cannot compute this snapshot: {why}")
         if self.lost is not None:
-            return Comparison(SnapshotVerdict.UNVERIFIED, f"not comparable: {why}, and the file names none of them")
+            return Comparison(
+                SnapshotVerdict.UNVERIFIED, f"not comparable: {why}, and the file names no batch with these offsets"
+            )
         explanation = f"not compared: {why}"
         if not found.compared.is_trusted:
-            explanation = f"{found.explanation}; the rest {explanation}"
+            explanation = f"{found.explanation}; the other entries were {explanation}"
         strict = SnapshotVerdict.UNVERIFIED if self._was_asked else SnapshotVerdict.NOT_COMPARED
         return replace(found, compared=strict, explanation=explanation)
 

@@ -97,33 +97,38 @@ class CopyEvent:
     topic_id: TopicId
     partition: PartitionNumber
     base_offset: BaseOffset
-    next_base_offset: Annotated[int, Meta(description="exclusive end of the remote segment")]
+    next_base_offset: Annotated[int, Meta(description="exclusive end offset of the remote segment")]
     size_bytes: Annotated[int, Meta(description="bytes of the segment's log")]
     largest_timestamp: Annotated[int, Meta(description="ms, largest timestamp of the segment")]
     leader_epochs: Annotated[LeaderEpochs, Meta(description="leader epochs of the segment and their start offsets")]
-    written_at: Annotated[int, Meta(description="ms, when the state was entered")]
+    written_at: Annotated[int, Meta(description="ms, time at which the remote segment entered the state")]
     segment_id: Annotated[
-        str | None, Meta(description="id of the remote segment; null if the failure came before an attempt began")
+        str | None, Meta(description="id of the remote segment; null if the error came before a copy attempt began")
     ] = None
     state: Annotated[
         RemoteSegmentState | None, Meta(description="KIP-405 state that the remote segment entered; null for an error")
     ] = None
     object_bytes: Annotated[
-        int, Meta(description="bytes of all objects that were uploaded and exist; 0 if nothing was uploaded")
+        int,
+        Meta(description="bytes of all objects of the segment that were uploaded and exist; 0 if nothing was uploaded"),
     ] = 0
     rebuilt_indexes: Annotated[
-        Mapping[str, str], Meta(description="by index name: why the broker's index was replaced by a rebuilt one")
+        Mapping[str, str],
+        Meta(description="why the broker's index was replaced by a rebuilt one, by the name of the index"),
     ] = field(default_factory=dict)
     error: RecordedError | None = None
     is_ours: Annotated[
-        bool, Meta(description="whether a run of this warehouse uploaded it; else it was found in remote storage")
+        bool,
+        Meta(
+            description="whether a run of this warehouse uploaded the segment; else the run found it in remote storage"
+        ),
     ] = True
-    is_brokers: Annotated[bool | None, Meta(description="whether no claim of tiersnap names it; null for uploads")] = (
-        None
-    )
+    is_brokers: Annotated[
+        bool | None, Meta(description="whether no claim of tiersnap names the segment; null for uploads")
+    ] = None
     is_published: Annotated[
         bool | None,
-        Meta(description="whether a COPY_SEGMENT_FINISHED record names it; null if unknown: not all records were read"),
+        Meta(description="whether a COPY_SEGMENT_FINISHED record names the segment; null if not all records were read"),
     ] = None
     run: RunNumber = 0
 
@@ -273,7 +278,7 @@ def place_error(name: str, place: str) -> TiersnapError:
         name: name of the partition.
         place: URI of the remote location.
     """
-    said = f"{name}: its log begins in remote storage, and nothing of it is at {place}"
+    said = f"{name}: the log begins in remote storage, but {place} has no segment of it"
     return UnknownStateError(said, hint=ELSEWHERE)
 
 

@@ -37,7 +37,9 @@ from tiersnap.snapshot.replay.window_start import WindowStart
 MOST_OPEN_TRANSACTIONS = 2_000
 """Limit for one offset. A row with more open transactions stores null, so that its arrays stay small."""
 
-_IN_REMOTE = Comparison(SnapshotVerdict.UNVERIFIED, "not compared: remote storage has a snapshot at this offset")
+_IN_REMOTE = Comparison(
+    SnapshotVerdict.UNVERIFIED, "not compared: remote storage already has a snapshot for this offset"
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -203,7 +205,7 @@ class _OneReplay:
         expiry = self._task.options.broker_expiry(self._task.now)
         begins = known_state(look, self._partition, self._listing.remote.copies, expiry)
         if begins.why:
-            message = f"producer state below the first local segment is unknown: {begins.why}"
+            message = f"the producer state below the first local segment is unknown: {begins.why}"
             self._errors.append(UnknownStateError(message, hint=ELSEWHERE, at=""))
         return begins
 

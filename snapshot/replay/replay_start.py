@@ -116,7 +116,7 @@ def beginning(look: RemoteLook, expiry: BrokerExpiry, partition: Partition) -> B
         RemoteStorageError: remote storage refuses the request.
     """
     if partition.topic_id is None:
-        return Beginning(True, why="its topic id is not known here")
+        return Beginning(True, why="the topic id is unknown on this host")
     try:
         copies = look(partition).copies
     except (TransientError, RemoteStorageError):
@@ -147,7 +147,7 @@ def known_state(
         found = look.state_at(partition, first, expiry)
         return Beginning(True, StartState(first, from_entries(found.entries), first, has_adopted=found.is_complete))
     except UnknownStateError as error:
-        why = f"its first local segment is {first}: {error.message}"
+        why = f"the first local segment is {first}: {error.message}"
     if ends:
         try:
             found = look.state_at(partition, min(ends), expiry)
@@ -211,7 +211,7 @@ def start_state(partition: Partition, start: ClaimedStart, entries: np.ndarray) 
     return StartState(start.snapshot_offset, from_entries(entries), history_from=begins, has_adopted=is_complete)
 
 
-NOT_REACHED = "remote storage has no segments of the log that reach its first local segment"
+NOT_REACHED = "remote storage does not have the log up to its first local segment"
 
 
 def is_continued(partition: Partition, copies: Iterable[ListedCopy]) -> bool | None:

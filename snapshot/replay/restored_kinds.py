@@ -26,12 +26,13 @@ class RestoredFiles:
     largest_producer_id: int = -1
     largest_leader_epoch: int = -1
     rebuilt_snapshots: Annotated[
-        list[tuple[int, str]], Meta(description="(offset, reason) of each snapshot that was rebuilt from the log")
+        list[tuple[int, str]], Meta(description="(offset, reason) of each snapshot that restore computed from the log")
     ] = field(default_factory=list)
     rebuilt_indexes: Annotated[
-        int, Meta(description="number of rebuilt indexes that differ from the remote ones; both may be right")
+        int, Meta(description="number of rebuilt indexes that differ from the remote indexes; both may be right")
     ] = 0
     transaction_indexes: int = 0
     doubts: Annotated[
-        list[str], Meta(description="contradictions between remote objects and the log; the log was followed")
+        list[str],
+        Meta(description="contradictions between remote objects and the log; the restored files agree with the log"),
     ] = field(default_factory=list)

@@ -36,7 +36,9 @@ from tiersnap.snapshot.replay.restored_kinds import RestoredFiles, RestoredTrans
 from tiersnap.snapshot.replay.segment_runs import Run, fold_segment
 from tiersnap.snapshot.units import count_of
 
-_SHUN = "if another remote segment has the same offsets, leave this one out: tiersnap restore … --without SEGMENT_ID"
+_SHUN = (
+    "if another remote segment has the same offsets, restore without this one: tiersnap restore … --without SEGMENT_ID"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +147,7 @@ class _Pass:
                 data = snapshot_file.encode(boundary.entries)
                 found.files.rebuilt_snapshots.append((boundary.offset, reason))
             if verdict in (SnapshotVerdict.SUSPECT, SnapshotVerdict.CORRUPT):
-                found.files.doubts.append(f"remote snapshot at {boundary.offset} is {verdict}: {reason}")
+                found.files.doubts.append(f"the remote snapshot at offset {boundary.offset} is {verdict}: {reason}")
             largest = int(boundary.entries["producer_id"].max(initial=-1))
             found.files.largest_producer_id = max(found.files.largest_producer_id, largest)
             if boundary.offset == end:
@@ -189,14 +191,15 @@ class _Pass:
             )
         if end.last_offset + 1 < segment.next_base_offset == self.partition.segments[-1].base_offset:
             raise CorruptDataError(
-                f"{tier.name}: its last offset is {end.last_offset}, expected {segment.next_base_offset - 1} from its "
-                "metadata: the log would end above its last record",
-                hint=f"{_SHUN}; or end the log below it with --until",
+                f"{tier.name}: the last offset is {end.last_offset}, but the metadata of the segment says "
+                f"{segment.next_base_offset - 1}: the log would end above its last record",
+                hint=f"{_SHUN}; or let the log end below this segment with --until",
                 base_offset=segment.base_offset,
             )
         if end.last_offset + 1 < segment.next_base_offset:
             self._found.files.doubts.append(
-                f"{tier.name}: ends at offset {end.last_offset}, the next segment begins at {segment.next_base_offset}"
+                f"{tier.name}: the segment ends at offset {end.last_offset}, but the next segment begins at "
+                f"{segment.next_base_offset}"
             )
         if end.has_gaps:
             self._found.files.doubts.append(f"{tier.name}: records are missing inside the segment, as after compaction")
@@ -211,8 +214,8 @@ class _Pass:
         wrong = self._epoch_check.first_wrong(rows)
         if wrong is not None:
             raise CorruptDataError(
-                f"{name}: the batch at {wrong.base_offset} was written under leader epoch {wrong.written}, expected "
-                f"{wrong.expected} from the segment's metadata",
+                f"{name}: the batch at offset {wrong.base_offset} has leader epoch {wrong.written}, but the "
+                f"metadata of the segment says {wrong.expected}",
                 hint=_SHUN,
             )
 
@@ -226,7 +229,9 @@ class _Pass:
         if end.legacy_count:
             # Entries of magic 0 and 1 are not decoded, so only the remote indexes have their positions.
             if tier.offset_index is None or tier.time_index is None:
-                raise CorruptDataError(f"{tier.name}: a segment with entries of magic 0 or 1 cannot be cut")
+                raise CorruptDataError(
+                    f"{tier.name}: the segment cannot be cut, because it has entries of magic 0 or 1"
+                )
             indexes.decode_offset_index(tier.offset_index, base_offset=base, name=f"{tier.name}: offset index")
             indexes.decode_time_index(tier.time_index, base_offset=base, name=f"{tier.name}: time index")
             made = [tier.offset_index, tier.time_index]
@@ -246,7 +251,8 @@ class _Pass:
                 data = tier.transaction_index
             elif tier.offset_index is not None and not np.array_equal(theirs, ours):
                 self._found.files.doubts.append(
-                    f"{name}: {count_of(theirs.size, 'aborted transaction')}, which differ from {ours.size} in the log"
+                    f"{name}: the remote index has {count_of(theirs.size, 'aborted transaction')}, which differ "
+                    f"from the {ours.size} in the log"
                 )
         except CorruptIndexError as error:
             self._found.files.doubts.append(error.message)

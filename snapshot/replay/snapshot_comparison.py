@@ -73,7 +73,7 @@ def compare(
         strict = SnapshotVerdict.MATCHES
     gap = f"from before offset {history_from}, where this log begins"
     if is_cleaned:
-        gap = "removed by the cleaner"
+        gap = "that the log cleaner removed"
     return Comparison(
         strict,
         _words(found.size, computed.size, *counts, extending, gap),
@@ -138,20 +138,23 @@ def _words(
 ) -> str:
     parts = []
     if lacking and not found:
-        parts.append(f"empty, and the log holds {count_of(lacking, 'producer')}")
+        parts.append(f"the snapshot is empty, but the log has {count_of(lacking, 'producer')}")
     elif lacking:
-        parts.append(f"lacks {lacking} of {count_of(computed, 'producer')} in the log")
+        parts.append(f"the snapshot lacks {lacking} of {count_of(computed, 'producer')} in the log")
     if differing:
         parts.append(f"{count_of(differing, 'producer differs', 'producers differ')} from the log")
     if without_coordinator_epoch:
-        parts.append(f"{count_of(without_coordinator_epoch, 'producer')} came back without the coordinator epoch")
+        parts.append(
+            f"{count_of(without_coordinator_epoch, 'producer has', 'producers have')} no coordinator epoch in the snapshot, "
+            "although the log has one"
+        )
     if unexplained:
-        parts.append(f"knows {count_of(unexplained, 'producer')} that the log does not hold")
+        parts.append(f"the snapshot has {count_of(unexplained, 'producer')} that the log does not have")
     if parts:
         return "; ".join(parts)
     if extending:
-        return f"also knows {count_of(extending, 'producer')} by batches {gap}"
-    return f"equals the log: {count_of(found, 'producer')}"
+        return f"the snapshot also has {count_of(extending, 'producer')} of batches {gap}"
+    return f"the snapshot equals the log: {count_of(found, 'producer')}"
 
 
 ReadSnapshot = Callable[[int], bytes | None]
@@ -171,7 +174,7 @@ class SnapshotFile:
     """Size and CRC of a snapshot file, or the reason why it could not be read."""
 
     file_bytes: Annotated[
-        int | None, Meta(description="bytes of the snapshot file; null if it does not exist or could not be read")
+        int | None, Meta(description="bytes of the snapshot file; null if the file does not exist or could not be read")
     ] = None
     file_crc32c: Annotated[int | None, Meta(description="CRC-32C of the whole snapshot file")] = None
     not_read: Annotated[
@@ -217,7 +220,7 @@ def why_not_read(error: OSError) -> str:
 
 def _of_unread(name: str, error: OSError) -> Comparison:
     if isinstance(error, FileNotFoundError):
-        return Comparison(SnapshotVerdict.MISSING, f"{name} was deleted after it was listed")
+        return Comparison(SnapshotVerdict.MISSING, f"{name} was deleted after the listing")
     if isinstance(error, FileTooLargeError):
         return Comparison(SnapshotVerdict.CORRUPT, f"{name}: {error.strerror}")
     return Comparison(SnapshotVerdict.UNVERIFIED, f"{name}: {why_not_read(error)}")

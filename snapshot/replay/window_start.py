@@ -48,9 +48,10 @@ from tiersnap.snapshot.replay.snapshot_comparison import ReadSnapshot, found_at
 
 # Limits that the plan prints; docs/scan-window.md explains them.
 UNSEEN = (
-    "transactions that ended before the window: if a segment ends inside one, the segment's snapshot must name it",
-    "markers before the window, if the producer has no transactions in it: the snapshot has coordinator epoch -1",
-    "errors in a broker's snapshot before the window: every readable file is tiered as BROKER_UNVERIFIED",
+    "transactions that ended before the window. If a segment ends inside such a transaction, the snapshot of the "
+    "segment must name it",
+    "markers before the window, if the producer has no transactions in it. The snapshot then has coordinator epoch -1",
+    "errors in a broker's snapshot before the window. Every readable file is uploaded as BROKER_UNVERIFIED",
 )
 
 
@@ -277,7 +278,7 @@ class WindowStart:
 
         The open transactions in the file must equal those that the log shows for the same producers.
         """
-        why = f"the scan window begins at {self._offset}, and nothing proves which transactions are open there"
+        why = f"the scan window begins at offset {self._offset}, and nothing proves which transactions are open there"
         if not shown.size:
             return why
         if set(_transactions(to_entries(self._followed.deltas))) == set(_transactions(shown)):
@@ -312,8 +313,8 @@ class WindowStart:
                 runs, end = fold_segment(self._filesystem, segment)
                 if end.finding is not None:
                     raise CorruptDataError(
-                        f"producers cannot be followed back beyond the window: {end.finding}",
-                        hint="find the damage: tiersnap scan LOGDIR; --scan exact stops at it",
+                        f"producers cannot be followed back beyond the scan window: {end.finding}",
+                        hint="to find the damage: tiersnap scan LOGDIR; --scan exact stops at the damage",
                         at="",
                     )
                 yield segment.base_offset, runs[0].deltas

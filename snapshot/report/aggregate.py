@@ -49,7 +49,7 @@ PARTIAL: tuple[Aggregation, ...] = (
 _COMBINED: tuple[Aggregation, ...] = tuple((name, "sum" if how == "count" else how, name) for _, how, name in PARTIAL)
 # Columns with the value of the group's first segment.
 OF_FIRST = ("reason", "next_step", "topic_id")
-_OTHER_VERSION = "make the report with the version of tiersnap that made the table"
+_OTHER_VERSION = "make the report with the tiersnap version that made the table"
 SNAPSHOT_KEY = ("snapshot", "snapshot_provenance", "compared")
 # Columns of READINESS that the aggregation needs.
 COLUMNS = (
@@ -206,7 +206,9 @@ def _coded(table: pa.Table, topics: Codes, log_dirs: Codes, held: Codes, now: in
     verdict = ranks_of(table["verdict"])
     if verdict.null_count:
         names = ", ".join(map(str, pc.unique(table["verdict"].filter(pc.is_null(verdict))).to_pylist()))
-        raise UsageError(f"the readiness table holds verdicts unknown to this version: {names}", hint=_OTHER_VERSION)
+        raise UsageError(
+            f"the readiness table has verdicts that this tiersnap does not know: {names}", hint=_OTHER_VERSION
+        )
     timestamps = table["largest_timestamp"]
     # A segment without timestamps has -1, which would become the oldest timestamp.
     dated = pc.if_else(pc.less(timestamps, pa.scalar(0)), pa.scalar(None, pa.int64()), timestamps)

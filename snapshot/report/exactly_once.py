@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 MOST_ROWS = 200
 # The harm of an audit's findings, worst first. Other harms are sorted after these.
 HARMS = {
-    "LOSS": "records are missing that were in the log or acknowledged",
+    "LOSS": "the log lacks records that it had before, or that were acknowledged",
     "DUPLICATE": "readers get records twice",
-    "FENCING": "the log has a batch of a fenced producer or a marker of a fenced coordinator",
+    "FENCING": "the log has a batch of a fenced producer, or a marker of a fenced coordinator",
     "TRANSACTION": "a transaction contains records that do not belong to it",
     "NONE": "nothing was lost or doubled",
 }
@@ -31,16 +31,18 @@ _RANKS = {harm: rank for rank, harm in enumerate(HARMS)}
 NO_FILE = "NONE"
 # The effect of the newest snapshot on a broker that starts, by verdict, worst first.
 MEETS = {
-    SnapshotVerdict.SUSPECT: "The newest file contradicts the log. A broker that starts loads it and answers some "
-    "producers wrongly.",
-    SnapshotVerdict.CORRUPT: "The newest file cannot be read. A broker that starts deletes it and loads the previous "
-    "file.",
-    SnapshotVerdict.UNVERIFIED: "The newest file was not compared with the log.",
-    SnapshotVerdict.NOT_COMPARED: "The newest file was not compared: the log begins in remote storage, which was not "
-    "read.",
-    NO_FILE: "The partition has no file. A broker that starts replays the whole log.",
-    SnapshotVerdict.EXTENDS: "The newest file agrees with the log and has more, from before the log start.",
-    SnapshotVerdict.MATCHES: "The newest file agrees with the log. A broker that starts has every producer.",
+    SnapshotVerdict.SUSPECT: "The newest snapshot file contradicts the log. If the broker starts, it loads this "
+    "file and answers some producers wrongly.",
+    SnapshotVerdict.CORRUPT: "The newest snapshot file cannot be read. If the broker starts, it deletes this file "
+    "and loads the previous one.",
+    SnapshotVerdict.UNVERIFIED: "The newest snapshot file was not compared with the log.",
+    SnapshotVerdict.NOT_COMPARED: "The newest snapshot file was not compared: the log begins in remote storage, "
+    "which was not read.",
+    NO_FILE: "The partition has no snapshot file. If the broker starts, it replays the whole log.",
+    SnapshotVerdict.EXTENDS: "The newest snapshot file agrees with the log, and has more producers, from before the "
+    "log start.",
+    SnapshotVerdict.MATCHES: "The newest snapshot file agrees with the log. If the broker starts, it has every "
+    "producer.",
 }
 
 

@@ -67,7 +67,7 @@ class LastSettings:
         try:
             return decoder(cls).decode(text)
         except (msgspec.DecodeError, RecursionError) as error:
-            why = f"this tiersnap cannot read the settings of the last run: {str(error)[:_MOST_SHOWN]}"
+            why = f"this tiersnap cannot read the settings that the last run stored: {str(error)[:_MOST_SHOWN]}"
             raise CorruptDataError(f"{warehouse}/runs: {why}", hint=START_ANEW) from error
 
 

@@ -361,12 +361,13 @@ def _simulate_steps(report: Report) -> tuple[Step, ...]:
 
 _SIMULATE = (
     NextStep(
-        "Print the answers that producers would get if this replica led from its newest snapshot, by release of broker "
-        "and client:",
+        "To print the answers that producers would get if this replica became leader with its newest snapshot, by "
+        "release of broker and client:",
         ("simulate", Hole.LOG_DIRS),
     ),
     NextStep(
-        "The same for a follower that begins with an empty snapshot:", ("simulate", Hole.LOG_DIRS, "--from", "empty")
+        "To print the same for a follower that starts with an empty snapshot:",
+        ("simulate", Hole.LOG_DIRS, "--from", "empty"),
     ),
 )
 

@@ -165,7 +165,7 @@ def headline(report: Report) -> str:
         return "There are no segments"
     if report.replicas_without_producers:
         replicas = many(len(report.replicas_without_producers), "replica")
-        return f"{replicas} must not lead yet: active producers are lost there"
+        return f"{replicas} must not become leader yet, because they lost active producers"
     if total.waiting_segments:
         blocked = sum(bool(topic.waiting_segments) for topic in topics)
         return (
@@ -174,12 +174,12 @@ def headline(report: Report) -> str:
     if total.ready_segments:
         return f"Nothing is blocked: {human_bytes(total.ready_bytes)} are ready to be tiered"
     if total.uploaded_segments:
-        return f"No record is known of {human_bytes(total.uploaded_bytes)} that tiersnap uploaded: publish them"
+        return f"tiersnap uploaded {human_bytes(total.uploaded_bytes)}, and no record of them is known: publish them"
     if total.in_remote_segments:
         return f"Brokers uploaded {human_bytes(total.in_remote_bytes)}, but their records were not read"
     if total.tiered_segments:
         return "Everything that may be tiered is tiered"
-    return "Nothing here is for remote storage"
+    return "Nothing here should be in remote storage"
 
 
 def side_by_side(parts: Iterable[tuple[str, int, str]], whole: int) -> list[Piece]:

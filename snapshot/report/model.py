@@ -115,7 +115,7 @@ class Totals(Sums):
     findings: Size
     waiting_since: Annotated[int | None, Meta(description="ms")]
     recent_bytes: Annotated[
-        Size, Meta(description="bytes of segments whose newest record is at most 7 days older than the run")
+        Size, Meta(description="bytes of segments whose newest record was at most 7 days old at the time of the run")
     ]
     verdicts: Annotated[dict[Verdict, Count], Meta(extra_json_schema={"propertyNames": {"$ref": "#/$defs/Verdict"}})]
 

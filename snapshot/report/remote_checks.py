@@ -48,11 +48,11 @@ class RemoteChecked:
         of = count_of(self.segments, "remote segment was", "remote segments were")
         encrypted = f"{count_of(self.encrypted, 'encrypted segment was', 'encrypted segments were')} not read"
         if not self.verified and self.encrypted and not self.unsound:
-            return f"0 of {of} verified, the last check was {utc(self.last_at)}; {encrypted}"
+            return f"0 of {of} verified; the last check was {utc(self.last_at)}; {encrypted}"
         how = ", ".join(f"{count} at depth {depth}" for depth, count in sorted(self.depths.items()))
         sentence = (
-            f"{self.verified} of {of} verified ({human_bytes(self.bytes)}; {how}), the last {utc(self.last_at)}; "
-            f"snapshots of {self.compared} were compared with a log; {self._soundness}"
+            f"{self.verified} of {of} verified ({human_bytes(self.bytes)}; {how}), the last one "
+            f"{utc(self.last_at)}; snapshots of {self.compared} were compared with a log; {self._soundness}"
         )
         if not self.encrypted:
             return sentence
@@ -150,4 +150,4 @@ def read_lines(file: Path, *, may_be_empty: bool = False) -> Iterator[RemoteChec
             yield check
     is_begun = number < 2 and line.startswith(b"{") and not line.endswith(b"\n")
     if not tells and not (may_be_empty and is_begun):
-        raise UsageError(f"{file}: no line of tiersnap verify --remote", hint=hint)
+        raise UsageError(f"{file}: the file has no line of tiersnap verify --remote", hint=hint)

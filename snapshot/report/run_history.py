@@ -117,7 +117,7 @@ def read_heads(folder: Path) -> tuple[RunHead, ...]:
     except FileNotFoundError:
         return ()
     except (OSError, ValueError) as error:
-        _log.warning("%s: cannot be read: %s; the index of runs starts empty", folder / "runs.json", error)
+        _log.warning("%s: cannot be read: %s; tiersnap starts an empty index of runs", folder / "runs.json", error)
         return ()
 
 

@@ -12,7 +12,7 @@ from tiersnap.snapshot.report.remote_checks import RemoteChecked
 
 _AT_END = {
     SnapshotVerdict.MATCHES: "identical to the log",
-    SnapshotVerdict.EXTENDS: "have more producers, from before the log begins",
+    SnapshotVerdict.EXTENDS: "have more producers than the log, from before the log begins",
     SnapshotVerdict.SUSPECT: "contradict the log",
     SnapshotVerdict.CORRUPT: "cannot be read",
     SnapshotVerdict.MISSING: "missing",
@@ -34,7 +34,7 @@ def _at_end(found: SnapshotsAtEnds) -> str:
     if found.provenance not in (None, Provenance.BROKER):
         return "computed by tiersnap"
     if found.compared is SnapshotVerdict.SUSPECT and found.snapshot.is_trusted:
-        return "differ only in entries that a broker drops or resets when it loads them"
+        return "differ only in entries that a broker drops or resets when it loads the file"
     compared = found.compared or found.snapshot
     return _AT_END[compared]
 
@@ -56,7 +56,7 @@ def remote_checked(report: Report) -> str:
         return _checked_in_words(list(found.values()))
     total = report.cluster
     if total.tiered_segments or total.uploaded_segments or total.in_remote_segments:
-        return "Remote storage has not been verified. Verify it"
+        return "Remote storage has not been verified. To verify it"
     return ""
 
 

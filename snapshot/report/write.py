@@ -81,7 +81,7 @@ def write_report(report: Report, destination: Path | str, known: ExactlyOnce | N
         if error.errno in FULL:
             raise cannot_write(folder, error) from error
         raise UsageError(
-            f"cannot write the report to {folder}: {error}", hint="name a folder that this user may write"
+            f"cannot write the report to {folder}: {error}", hint="give a folder that this user may write to"
         ) from error
     return written
 

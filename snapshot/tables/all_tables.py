@@ -33,15 +33,18 @@ class StoredCheck:
     """
 
     check: RemoteCheck
-    run: Annotated[int, Meta(description="number of the check, ascending; not the number of a run of the pipeline")]
+    run: Annotated[int, Meta(description="number of the check, ascending; this is not the number of a run")]
 
 
 TABLES: dict[str, pa.Schema] = {
-    "segments": with_comment(SEGMENTS, "Decodes of segment files: the end of each, and its producer deltas in parts"),
+    "segments": with_comment(
+        SEGMENTS, "Decodes of segment files: where each decode ended, and its producer deltas in parts"
+    ),
     "partitions": with_comment(PARTITIONS, "Facts that a replay found, one row per fact"),
-    "readiness": with_comment(STORED_VERDICTS, "Verdicts of segments. A verdict is valid until the segment's next row"),
+    "readiness": with_comment(STORED_VERDICTS, "Verdicts on segments. A verdict is valid until the segment's next row"),
     "remote_log_segments": with_comment(
-        REMOTE_LOG_SEGMENTS, "KIP-405 states of remote segments: those of our copy attempts, and those that runs found"
+        REMOTE_LOG_SEGMENTS,
+        "KIP-405 states of remote segments: those that tiersnap uploaded, and those that runs found",
     ),
     "runs": with_comment(RUNS, "Runs that changed something: version, settings and counts"),
     "record_batches": with_comment(RECORD_BATCHES_TABLE, "Headers of record batches, written by tiersnap decode"),

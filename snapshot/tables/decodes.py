@@ -80,9 +80,9 @@ DECODE_ROWS = Rows(StoredDecode)
 # A row has a part of one range of batches (Run).
 SEGMENTS = schema_of(
     *DECODE_ROWS.schema,
-    field_of("part", pa.int32(), "part of the decode, ascending from 0"),
+    field_of("part", pa.int32(), "number of the part of the decode, ascending from 0"),
     field_of("run_start_offset", pa.int64(), "offset at which the part's range of batches begins"),
-    field_of("run_max_timestamp", pa.int64(), "ms, largest timestamp of the range; -1 if it has none"),
+    field_of("run_max_timestamp", pa.int64(), "ms, largest timestamp of the range; -1 if no batch has one"),
     field_of("deltas", pa.list_(DELTA), "producer deltas of the range, at most 2,000 per row"),
 )
 # About a megabyte per batch. Spark needs as much time for a batch as for a thousand deltas.

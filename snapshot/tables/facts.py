@@ -52,7 +52,11 @@ class StoredReplay:
 
     facts: PartitionFacts
     fingerprint: Annotated[
-        str, Meta(description='digest of the listing and the settings of a REPLAYED; "" to replay the partition again')
+        str,
+        Meta(
+            description='digest of the listing and the settings of a REPLAYED; "" if the partition must be '
+            "replayed again"
+        ),
     ] = ""
     directory_id: Annotated[str | None, Meta(description="directory.id of the log directory; null if it has none")] = (
         None
@@ -67,7 +71,7 @@ class StoredReplay:
     state_offset: Annotated[
         int | None, Meta(description="exclusive offset at which the next replay may start; null if there is no state")
     ] = None
-    state_chain: Annotated[str | None, Meta(description="digest of the files below state_offset")] = None
+    state_chain: Annotated[str | None, Meta(description="digest of the files that lie below state_offset")] = None
     history_from: Annotated[int | None, Meta(description="offset from which the state has every producer")] = None
     has_adopted: Annotated[bool | None, Meta(description="whether the state was taken from a broker's snapshot")] = None
     unread_count: Annotated[int | None, Meta(description="snapshot files that could not be read")] = None
@@ -81,10 +85,10 @@ class Fact:
     topic: Topic
     partition: PartitionNumber
     kind: Annotated[FactKind, Meta(description="kind of the fact: the columns of other kinds are null")]
-    part: Annotated[Int32, Meta(description="part of a STATE, number of a FINDING or an ERROR; else 0")] = 0
+    part: Annotated[Int32, Meta(description="number of the part of a STATE, of a FINDING or of an ERROR; else 0")] = 0
     run: RunNumber = 0
     has_ended: Annotated[
-        bool, Meta(description="whether the fact ended with this run; the other columns repeat the fact")
+        bool, Meta(description="whether the fact ended with this run; then the other columns repeat the fact")
     ] = False
     replay: StoredReplay | None = None
     snapshot: SnapshotAt | None = None

@@ -38,58 +38,68 @@ def _failure(error: type[TiersnapError], sentence: str, hint: str, *words: str, 
 
 _PYTHON = (
     "install tiersnap[spark,s3] on the workers and name its Python: --spark-conf spark.pyspark.python=PATH, or "
-    "PYSPARK_PYTHON=PATH before a session of yours starts"
+    "set PYSPARK_PYTHON=PATH before you start a session yourself"
 )
-_LACKS = "the workers' Python lacks {0}"
+_LACKS = "the Python of the Spark workers lacks {0}"
 _DELTA = (
     "start the session with Delta's jar, spark.sql.extensions=io.delta.sql.DeltaSparkSessionExtension and "
     "spark.sql.catalog.spark_catalog=org.apache.spark.sql.delta.catalog.DeltaCatalog; tiersnap run --print-submit "
     "names the jar"
 )
-_MASTERS = "local[*], spark://HOST:7077, yarn, k8s://HOST:PORT, or sc://HOST:15002 for Spark Connect"
-_MEMORY = "give Spark more: --spark-conf spark.driver.memory=4g, spark.executor.memory on a cluster"
+_MASTERS = "use local[*], spark://HOST:7077, yarn, k8s://HOST:PORT, or sc://HOST:15002 for Spark Connect"
+_MEMORY = "give Spark more memory: --spark-conf spark.driver.memory=4g, and spark.executor.memory on a cluster"
 
 KNOWN_FAILURES = (
     # The Python of Spark's workers.
     _failure(
-        *(UsageError, "the workers have Python {0} and the driver {1}", _PYTHON),
+        *(UsageError, "the Spark workers have Python {0}, but the driver has Python {1}", _PYTHON),
         r"Python in worker has different version: ([\w.]+) than that in driver: ([\w.]+)",
         is_quoted=False,
     ),
     _failure(
-        *(UsageError, "the workers have no {0}", _PYTHON),
+        *(UsageError, "the Spark workers have no {0}", _PYTHON),
         r'Cannot run program "([^"]+)".*error=2,',
         is_quoted=False,
     ),
     _failure(UsageError, _LACKS, _PYTHON, r"No module named '?(\w+)", is_quoted=False),
     _failure(UsageError, _LACKS, _PYTHON, r"(\w+) >= [\w.]+ must be installed", is_quoted=False),
     # Settings of the session.
-    _failure(UsageError, "Spark knows no such master", _MASTERS, "Could not parse Master URL", "Invalid master URL"),
-    _failure(UsageError, "Spark knows no such server", "sc://HOST:15002", "CONNECT_URL"),
     _failure(
-        *(UsageError, "Spark needs more driver memory than was given", "--spark-conf spark.driver.memory=1g"),
+        UsageError, "Spark does not know this master", _MASTERS, "Could not parse Master URL", "Invalid master URL"
+    ),
+    _failure(UsageError, "Spark does not know this server", "sc://HOST:15002", "CONNECT_URL"),
+    _failure(
+        *(UsageError, "the Spark driver needs more memory than it was given", "--spark-conf spark.driver.memory=1g"),
         "INVALID_DRIVER_MEMORY",
         is_quoted=False,
     ),
     _failure(
-        *(UsageError, "Spark needs more executor memory than was given", "--spark-conf spark.executor.memory=1g"),
+        *(
+            UsageError,
+            "the Spark executors need more memory than they were given",
+            "--spark-conf spark.executor.memory=1g",
+        ),
         "INVALID_EXECUTOR_MEMORY",
         is_quoted=False,
     ),
     _failure(
-        *(UsageError, "Spark cannot listen at its address", "SPARK_LOCAL_IP=127.0.0.1 before the command"),
+        *(
+            UsageError,
+            "the Spark driver cannot listen on its address",
+            "set SPARK_LOCAL_IP=127.0.0.1 before the command",
+        ),
         "java.net.BindException",
         "Cannot assign requested address",
     ),
     _failure(
         UsageError,
-        "a result is larger than the driver takes",
+        "a result is larger than the Spark driver accepts",
         "raise the limits: --spark-conf spark.driver.maxResultSize=2g --spark-conf spark.driver.memory=4g",
         "spark.driver.maxResultSize",
     ),
     _failure(
         TransientError,
-        "a broadcast took too long",
+        "a Spark broadcast took too long",
         "run the same command again when the cluster is less busy, or with --spark-conf "
         "spark.sql.autoBroadcastJoinThreshold=-1",
         "Could not execute broadcast in",
@@ -105,8 +115,8 @@ KNOWN_FAILURES = (
     ),
     _failure(
         UsageError,
-        "this Spark cannot read such a place",
-        "S3 needs hadoop-aws of the session's Hadoop: --spark-conf "
+        "this Spark cannot read files in such a location",
+        "reading S3 needs hadoop-aws of the Hadoop release of the session: --spark-conf "
         "spark.jars.packages=org.apache.hadoop:hadoop-aws:VERSION",
         "no filesystem for scheme",
         "class .*filesystem.* not found",
@@ -114,7 +124,7 @@ KNOWN_FAILURES = (
     _failure(
         UsageError,
         "a newer Delta Lake wrote the table",
-        "read it with that Delta Lake, or give an empty --warehouse: the next run fills it again",
+        "read the table with that Delta Lake, or give an empty --warehouse, which the next run fills",
         "DELTA_UNSUPPORTED_FEATURES",
         "DELTA_INVALID_PROTOCOL_VERSION",
         "InvalidProtocolVersion",
@@ -124,7 +134,7 @@ KNOWN_FAILURES = (
     # Disks and files.
     _failure(
         NoSpaceError,
-        "no space left on a disk",
+        "a disk has no free space",
         "free space on that disk or in spark.local.dir (--spark-conf spark.local.dir=FOLDER), then run the same "
         "command again: it continues",
         "no space left on device",
@@ -137,19 +147,19 @@ KNOWN_FAILURES = (
     _failure(
         UsageError,
         "too many open files",
-        "raise the limit of the shell that starts the command: ulimit -n 65536",
+        "raise the limit in the shell that starts the command: ulimit -n 65536",
         "too many open files",
     ),
     _failure(
         UsageError,
-        "its file system is read-only",
-        "mount -o remount,rw, or name another --warehouse",
+        "the file system is mounted read-only",
+        "mount -o remount,rw; or give another --warehouse",
         "read-only file system",
     ),
     _failure(
         UsageError,
-        "this user may not write or read there",
-        "run the command as a user who may, or name another --warehouse",
+        "this user may not write or read the file",
+        "run the command as a user who may, or give another --warehouse",
         r"\(permission denied\)",
         "AccessDeniedException: /",
         "mkdirs failed to create",
@@ -173,8 +183,8 @@ KNOWN_FAILURES = (
     ),
     _failure(
         UsageError,
-        "Kerberos refuses this user",
-        "kinit, or give spark-submit --principal and --keytab",
+        "Kerberos does not accept this user",
+        "run kinit, or give spark-submit --principal and --keytab",
         *("GSS initiate failed", "Kerberos tgt", "can't be found in cache", "Client cannot authenticate via"),
     ),
     _failure(
@@ -186,7 +196,7 @@ KNOWN_FAILURES = (
     _failure(
         RemoteStorageError,
         "refused",
-        "check the rights of this user, and the name of the bucket or folder",
+        "check the permissions of this user, and the name of the bucket or folder",
         *("access ?denied", "accesscontrolexception", "permission ?denied", "forbidden", "unauthori[sz]ed"),
         *("nosuchbucket", "invalidbucketname", "unknownstore", "nocredentials", "no aws credentials"),
         "unable to load credentials",
@@ -194,31 +204,31 @@ KNOWN_FAILURES = (
     # Failures that another writer, server or worker caused.
     _failure(
         TransientError,
-        "another writer committed to the table meanwhile",
-        f"let one job at a time write to a warehouse, then {RUN_AGAIN}",
+        "another writer committed to the table at the same time",
+        f"let only one job at a time write to a warehouse, then {RUN_AGAIN}",
         r"\b(Concurrent(Append|DeleteRead|DeleteDelete|Transaction|Write)|MetadataChanged|ProtocolChanged)Exception",
         "DELTA_(CONCURRENT|METADATA_CHANGED|PROTOCOL_CHANGED)",
         "commit conflict|conflicting commit|concurrent transaction",
     ),
     _failure(
         TransientError,
-        "shuffle files of a worker were lost",
+        "Spark lost shuffle files of a worker",
         f"{RUN_AGAIN}; if it happens again, look for killed executors and for a job that cleans spark.local.dir",
         *("FetchFailed", "Missing an output location for shuffle", "has failed the maximum allowable number of times"),
     ),
     _failure(
         TransientError,
-        "HDFS is not ready",
-        "run the same command again once the name node is active and not in safe mode",
+        "HDFS does not accept requests yet",
+        "run the same command again once the HDFS name node is active and not in safe mode",
         *("name ?node is in safe ?mode", "SafeModeException", "StandbyException", "not supported in state standby"),
     ),
     _failure(
-        *(TransientError, "the JVM of the driver ended; its output is above", f"{RUN_AGAIN}. {_MEMORY}"),
+        *(TransientError, "the JVM of the Spark driver ended; its output is printed above", f"{RUN_AGAIN}. {_MEMORY}"),
         *("Py4JNetworkError", "Answer from Java side is empty", "trying to connect to the Java server"),
         is_quoted=False,
     ),
     _failure(
-        *(UsageError, "Java did not start; its output is above", "Spark 4 needs Java 17 or 21"),
+        *(UsageError, "Java did not start; its output is printed above", "Spark 4 needs Java 17 or 21"),
         "JAVA_GATEWAY_EXITED",
         is_quoted=False,
     ),
@@ -231,15 +241,16 @@ KNOWN_FAILURES = (
         "unable to instantiate .*MetaStoreClient",
     ),
     _failure(
-        *(TransientError, "a worker was lost", "run the same command again"),
+        *(TransientError, "Spark lost a worker", "run the same command again"),
         *("executorlostfailure", "python worker (exited|failed)", "(has been|was) shut ?down", "heartbeat timed out"),
     ),
 )
 
 TABLE_DAMAGED = _failure(
     CorruptDataError,
-    "not readable as a Delta table",
-    "restore the warehouse from a backup, or give an empty --warehouse: the run finds the objects in remote storage",
+    "the file is not readable as part of a Delta table",
+    "restore the warehouse from a backup; or give an empty --warehouse: the next run fills it, and finds the "
+    "segments in remote storage",
     *("json ?parse", "malformed", "invalid json", "json error", "unrecognized token", "unexpected character"),
     *("not a parquet file", "parquet ?decoding", "parquet error", "arrow error", "corrupt", "checksum error"),
     *("file_not_exist", "filenotfound", "no such file", "object at location"),

@@ -30,7 +30,7 @@ def of_table(place: str, told: str) -> TiersnapError:
     told = _without_stack(told)
     known = _first_error(place, told, (*KNOWN_FAILURES, TABLE_DAMAGED))
     return known or RemoteStorageError(
-        f"{place}: cannot be read: {_line(told, None)}", hint="check that it is readable"
+        f"{place}: cannot be read: {_line(told, None)}", hint="check that this user may read the file"
     )
 
 

@@ -24,13 +24,14 @@ class GivenVerdict:
         Verdict,
         Meta(description="verdict on the segment; null in readiness if the log directory no longer has it"),
     ]
-    level: Annotated[
-        Level, Meta(description="reaction that the verdict asks for: BLOCKED, PENDING, READY, IN_REMOTE or SETTLED")
-    ]
+    level: Annotated[Level, Meta(description="kind of the verdict: BLOCKED, PENDING, READY, IN_REMOTE or SETTLED")]
     reason: Annotated[str, Meta(description="reason for the verdict, in words")]
-    next_step: Annotated[str, Meta(description='next step that clears the verdict, or ""')]
+    next_step: Annotated[str, Meta(description='next step that solves the problem, or ""')]
     snapshot: Annotated[
-        SnapshotVerdict, Meta(description="verdict on the snapshot at next_base_offset, or at the log end offset")
+        SnapshotVerdict,
+        Meta(
+            description="verdict on the snapshot at next_base_offset, or for the active segment at the log end offset"
+        ),
     ]
     snapshot_provenance: Annotated[
         Provenance | None,
@@ -38,7 +39,10 @@ class GivenVerdict:
     ]
     compared: Annotated[
         SnapshotVerdict | None,
-        Meta(description="result of the strict comparison of the file at next_base_offset; null if none was compared"),
+        Meta(
+            description="result of the strict comparison of the snapshot file at next_base_offset; null if no file "
+            "was compared"
+        ),
     ]
 
     @classmethod

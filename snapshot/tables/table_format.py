@@ -8,12 +8,14 @@ from collections.abc import Collection, Iterable
 from tiersnap.snapshot.errors import CorruptDataError, UsageError
 from tiersnap.snapshot.tables.schema_parts import FORMAT_VERSION
 
-START_ANEW = "tiersnap run --source LOGDIR --remote URI --warehouse OTHER --apply starts from remote storage"
+START_ANEW = (
+    "to fill a new warehouse from remote storage: tiersnap run --source LOGDIR --remote URI --warehouse OTHER --apply"
+)
 
 
 def filled_by(warehouse: str) -> str:
     """Return the command that fills a warehouse, for the end of a hint."""
-    return f"tiersnap run --source LOGDIR --remote URI --warehouse {shlex.quote(warehouse)} --apply fills it"
+    return f"to fill it: tiersnap run --source LOGDIR --remote URI --warehouse {shlex.quote(warehouse)} --apply"
 
 
 def refuse_newer(path: str, version: int | None) -> None:
@@ -27,7 +29,8 @@ def refuse_newer(path: str, version: int | None) -> None:
     """
     if version is not None and version > FORMAT_VERSION:
         raise UsageError(
-            f"{path}: format {version} of a newer tiersnap, this one reads {FORMAT_VERSION}", hint="upgrade tiersnap"
+            f"{path}: a newer tiersnap wrote the table in format {version}, but this one reads format {FORMAT_VERSION}",
+            hint="upgrade tiersnap",
         )
 
 
@@ -39,7 +42,9 @@ def refuse_other(path: str, needed: Iterable[str], there: Collection[str]) -> No
     """
     missing = [name for name in needed if name not in there]
     if missing:
-        raise CorruptDataError(f"{path}: no table of this tiersnap: it lacks {', '.join(missing)}", hint=START_ANEW)
+        raise CorruptDataError(
+            f"{path}: not a table of this tiersnap, because it lacks {', '.join(missing)}", hint=START_ANEW
+        )
 
 
 def refuse_unversioned(path: str, version: int | None) -> None:
@@ -49,4 +54,6 @@ def refuse_unversioned(path: str, version: int | None) -> None:
         CorruptDataError: `version` is None.
     """
     if version is None:
-        raise CorruptDataError(f"{path}: no table of this tiersnap: it has no format version", hint=START_ANEW)
+        raise CorruptDataError(
+            f"{path}: not a table of this tiersnap, because it has no format version", hint=START_ANEW
+        )

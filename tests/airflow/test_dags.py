@@ -167,7 +167,10 @@ def test_a_dag_file_is_parsed_without_a_warning_and_without_what_the_work_needs(
 
 @pytest.mark.parametrize(
     ("variable", "said"),
-    [("{", "tiersnap_clusters is a JSON list"), ('[{"name": "eu-1"}]', "eu-1: 'sources' is missing")],
+    [
+        ("{", "the Airflow Variable tiersnap_clusters must be a JSON list of clusters"),
+        ('[{"name": "eu-1"}]', "eu-1: 'sources' is missing"),
+    ],
 )
 def test_a_variable_or_a_worker_that_cannot_be_used_fails_without_a_retry(
     bare_airflow: Airflow, variable: str, said: str
@@ -177,7 +180,7 @@ def test_a_variable_or_a_worker_that_cannot_be_used_fails_without_a_retry(
     found = bare_airflow.python(_NOT_AGAIN.replace("FILE", repr(file)), **environment)
     of_variable, of_worker = [line for line in found.splitlines() if line.startswith("fails at once: ")]
     assert said in of_variable
-    assert "spark-submit is not on this worker's PATH" in of_worker
+    assert "the command spark-submit is not on the PATH of this Airflow worker" in of_worker
 
 
 @pytest.mark.nightly
@@ -288,7 +291,7 @@ def test_a_day_of_the_backfill_tiers_what_ended_by_then_and_a_later_day_the_rest
 ) -> None:
     # A run by hand is of the day before its date: the bundled logs were written on the 21st.
     said = airflow.run("dags", "test", "tiersnap_backfill", "2026-11-21", **fleet.variable, **LOCAL)
-    assert "12 ready segments are left for later days (--until 2026-11-21T00:00:00+00:00)" in said
+    assert "12 ready segments are left for later days, because --until was 2026-11-21T00:00:00+00:00" in said
     assert len(re.findall(" INFO [A-Z]", said)) < 100, "Spark's"
     assert fleet.readiness()["cluster"]["ready_segments"] == 12  # type: ignore[index]
     assert contents(fleet)[1] == []

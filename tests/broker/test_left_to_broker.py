@@ -53,7 +53,9 @@ def test_tier_leaves_to_a_copy_task_that_works_what_it_takes_once_copying_is_off
         assert [row["verdict"] for row in scan.rows] == [
             *("TIERED", *["LEFT_TO_BROKER"] * (CLOSED - 1), "ACTIVE_SEGMENT"),
         ]
-        assert scan.rows[-2]["reason"] == "its broker's copy task works, and copies it now"
+        assert scan.rows[-2]["reason"] == (
+            "the copy task of the partition's leader works, and will upload the segment now"
+        )
 
         alter_topic(broker, TOPIC, {"remote.log.copy.disable": "true", "retention.ms": "-1"})
         taken = tier(broker, "--apply")

@@ -93,7 +93,7 @@ def assert_finds(site: Site, lost: Mapping[str, Sequence[tuple[int, int]]]) -> N
 
 def named(topic: str, ranges: Sequence[tuple[int, int]]) -> str:
     offsets = ", ".join(f"{start} to {end - 1}" for start, end in ranges)
-    return f"{topic}-0: offsets {offsets} are in no complete remote segment of this log"
+    return f"{topic}-0: no complete remote segment of this log has the offsets {offsets}"
 
 
 def remote(site: Site) -> tuple[str, ...]:

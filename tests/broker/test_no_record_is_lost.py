@@ -265,7 +265,7 @@ def test_tier_publishes_the_log_of_the_leader_alone(site):
         change(path, forged)
     for path in (copies["cloned"] / "cloned-0").glob("*.snapshot"):
         path.unlink()
-    assert_said(tier_copy("cloned", copies["cloned"]), 5, "is not that of the leader of cloned-0")
+    assert_said(tier_copy("cloned", copies["cloned"]), 5, "differs from the record of the leader of cloned-0")
     assert states(site.broker, "cloned") == {}
 
     ran = tier_copy("copied", copies["copied"])

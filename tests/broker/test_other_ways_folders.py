@@ -83,7 +83,10 @@ def disks(tmp_path: Path) -> Disks:
         create_topic(broker, "compacted", configs={"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01"})
         write_one_key(broker, "compacted", 4)
         checkpoint = disks.partition("compacted").parent / "cleaner-offset-checkpoint"
-        wait_until(lambda: checkpoint.exists() and "compacted 0" in checkpoint.read_text(), "the cleaner passed")
+        wait_until(
+            lambda: checkpoint.exists() and "compacted 0" in checkpoint.read_text(),
+            "the log cleaner has compacted the log up to",
+        )
         (other,) = set(disks.log_dirs) - {disks.partition("moved").parent}
         move_slowly(broker, "moved", other)
         wait_until(lambda: any(log.stat().st_size for log in other.glob("*-future/*.log")), "the move began")

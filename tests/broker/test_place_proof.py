@@ -136,13 +136,13 @@ def test_nothing_is_published_before_it_is_proven_that_brokers_read_there(site, 
     # The class of the storage manager says the layout.
     ran = site.publish("ledger", site.right, "--layout", site.other_layout, "--unproven", "--apply")
     assert refused(ran) == "WrongPlaceError"
-    assert f"--layout {site.other_layout}: not what brokers read" in ran.err
+    assert f"--layout {site.other_layout}: brokers read another layout" in ran.err
 
     # The settings of the running broker say the location, and no option overrides them.
     for place in (wrong, replica):
         ran = site.publish("ledger", place, "--prove", "--unproven", "--apply")
         assert refused(ran) == "WrongPlaceError"
-        assert f"names {site.right}/ ({site.layout}), and this is {place}/" in ran.err
+        assert f"names {site.right}/ ({site.layout}), but this location is {place}/" in ran.err
     evidence, sentence = place_of(site.publish("ledger", site.right))
     assert evidence == "SERVER_PROPERTIES"
     assert f"names {site.right}/" in sentence
@@ -154,7 +154,7 @@ def test_nothing_is_published_before_it_is_proven_that_brokers_read_there(site, 
         held = files(place)
         ran = tiersnap("tier", log_dir, *words)
         assert refused(ran) == "WrongPlaceError"
-        assert f"names {site.right}/ ({site.layout}), and this is {place}/" in ran.err
+        assert f"names {site.right}/ ({site.layout}), but this location is {place}/" in ran.err
         assert files(place) == held
     words = ("--remote", site.right, "--layout", site.layout, "--topic", "ledger", "--no-publish", "--apply")
     ran = tiersnap("tier", log_dir, *words)
@@ -165,10 +165,10 @@ def test_nothing_is_published_before_it_is_proven_that_brokers_read_there(site, 
     for place in (site.right, replica, wrong):
         ran = site.publish("ledger", place, "--apply")
         assert refused(ran) == "UnprovenPlaceError"
-        assert "was changed after the broker had started" in ran.err
+        assert "was changed after the broker started" in ran.err
         assert "--prove" in ran.err and "--unproven" not in ran.err
     ran = site.publish("ledger", site.right, "--unproven")
-    assert_said(ran, 0, "nothing proves that brokers read", "consumers read nothing")
+    assert_said(ran, 0, "nothing proves that brokers read", "consumers cannot read these offsets")
     assert place_of(ran)[0] == "UNPROVEN"
 
     # A read-back decides, and leaves nothing.
@@ -182,12 +182,12 @@ def test_nothing_is_published_before_it_is_proven_that_brokers_read_there(site, 
     for place in (replica, wrong) if variant.is_long else (replica,):
         ran = site.publish("ledger", place, "--prove", "--unproven", "--apply")
         assert refused(ran) == "WrongPlaceError"
-        assert "not where brokers read: they cannot read a record" in ran.err
+        assert "brokers read another location: brokers cannot read the record" in ran.err
     assert states(site.broker, "ledger") == {}, "so far nothing was published"
     assert {place: files(place) for place in before} == before
     kill_a_read_back(site)
     ran = site.publish("ledger", site.right, "--prove", "--apply")
-    assert_said(ran, 0, "brokers read", "they read a record back from there")
+    assert_said(ran, 0, "brokers read", "brokers read a record back from the location")
     assert place_of(ran)[0] == "READ_BACK"
     wait_until(lambda: site.read_backs() == set(), "no topic stays, also of a killed run")
     assert objects_of_read_backs(*before) == []
@@ -213,10 +213,13 @@ def test_nothing_is_published_before_it_is_proven_that_brokers_read_there(site, 
     replica = site.replica()
     ran = site.publish("payouts", replica, "--apply")
     assert refused(ran) == "UnprovenPlaceError"
-    assert f"brokers uploaded file://{replica}/" in ran.err and "a copy of the location has it, too" in ran.err
+    assert (
+        f"brokers uploaded file://{replica}/" in ran.err
+        and "a copy of the location would have this object too" in ran.err
+    )
     ran = site.publish("payouts", wrong, "--unproven", "--apply")
     assert refused(ran) == "WrongPlaceError"
-    assert f"not there: file://{wrong}/" in ran.err and "own-" in ran.err
+    assert f"does not have the newest segments that brokers uploaded: file://{wrong}/" in ran.err and "own-" in ran.err
 
     # Brokers ignore the record header that tells ours from theirs.
     marked = [
@@ -235,7 +238,7 @@ def test_nothing_is_published_before_it_is_proven_that_brokers_read_there(site, 
         hide_configuration(site.broker)
         ran = site.publish("payouts", site.right, "--apply")
         assert refused(ran) == "UnprovenPlaceError"
-        assert "brokers have restarted or changed their configuration since" in ran.err
+        assert "have since restarted or changed their configuration" in ran.err
 
 
 def kill_a_read_back(site: Site) -> None:

@@ -119,7 +119,7 @@ def test_broker_starts_again_with_the_id_and_the_epochs_that_repair_writes(tmp_p
     with pytest.raises(ProcessEndedError):
         Broker(disks, CURRENT_VERSION).start()
 
-    assert_said(tiersnap("scan", disks.log_dir), 5, "never move it away")
+    assert_said(tiersnap("scan", disks.log_dir), 5, "never move partition.metadata away")
     ran = tiersnap("repair", disks.log_dir, "--apply")
     assert_said(ran, 0, "2 other files in place")
     assert metadata.read_bytes() == right, "by the metadata log on the same disk"
@@ -141,7 +141,7 @@ def test_records_of_a_stray_folder_are_read_again_as_the_runbook_says(tmp_path):
         text = " ".join((ran.out + ran.err).split())
         assert ran.exit_code == 4
         assert f"STRAY_PARTITION: {stray}: " in text
-        assert f"{TOPIC}-0 is empty here" in text
+        assert f"the other folder of {TOPIC}-0 on this host is empty" in text
 
     shutil.move(folder, tmp_path / "empty")
     stray.rename(folder)

@@ -65,7 +65,7 @@ def test_whole_copies_of_ours_take_the_place_of_lost_ones_and_consumers_read_on(
         told = states(broker, TOPIC)
         code, row, said = publish(broker, elsewhere, capsys)
         assert (code, row["refused"], row["publish"]) == (5, "LostCopyError", 0)
-        assert "is --remote, with its prefix and --layout, what the brokers use?" in said
+        assert "check that --remote, its prefix and --layout are those of the brokers" in said
         assert states(broker, TOPIC) == told, "this is not where its copies are"
 
         for segment in tier.segments(TOPIC):
@@ -124,13 +124,13 @@ def test_lost_copies_are_named_where_none_of_ours_is_near_and_what_retention_tak
         code, rows, said = publish_all(broker, tier, capsys)
         assert (code, rows[0]["publish"], rows[0]["known"], rows[0]["others"]) == (5, 1, CLOSED - 1, "1 LOST")
         assert (rows[0]["refused"], rows[1]["refused"]) == ("", "LostCopyError")
-        assert f"lost: {TOPIC}-0: copies that brokers know are not complete there ({lost.base_offset}-" in said
-        assert f"refused: {TOPIC}-1: copies that brokers know are not complete there (0-" in said
-        assert "nor is any other of this partition" in said
+        assert f"lost: {TOPIC}-0: published segments are not complete at this location ({lost.base_offset}-" in said
+        assert f"refused: {TOPIC}-1: published segments are not complete at this location (0-" in said
+        assert "has no other complete segment of the partition" in said
         assert states(broker, TOPIC)["COPY_SEGMENT_FINISHED"] == CLOSED + 2, "what could be published was"
         code, rows, said = publish_all(broker, tier, capsys)
         assert (code, rows[0]["known"], rows[0]["others"], len(rows)) == (5, CLOSED, "1 LOST", 2)
-        assert "nothing else to publish" in said
+        assert "nothing else is left to publish" in said
 
         def take_all() -> None:
             alter_topic(broker, TOPIC, {"remote.log.copy.disable": "false", "retention.bytes": "1"})

@@ -131,8 +131,8 @@ def test_copying_that_is_switched_on_while_records_are_written_is_said(broker, c
     code, rows, said = publish(broker, capsys, "ledger", "others")
 
     assert (code, rows["ledger"]["refused"], rows["ledger"]["publish"]) == (6, "", CLOSED)
-    assert "ledger: copying was switched on while it was published" in said
-    assert "others: copying was switched on" not in said
+    assert "ledger: another user or program enabled copying during the publication" in said
+    assert "others: another user or program enabled copying" not in said
     assert "remote.log.copy.disable=true" in said
     assert states(broker, "others") == TOLD
 

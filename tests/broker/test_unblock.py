@@ -82,7 +82,7 @@ def test_a_partition_stuck_at_its_fifth_segment_is_freed_and_no_file_of_it_is_to
         wrong = tmp_path / "wrong"
         for more in (("--remote", str(wrong)), ("--layout", other, "--unproven")):
             assert tiersnap(["unblock", *options(broker), *more, "--apply"]) == 4
-            assert "not where brokers read" in capsys.readouterr().err
+            assert "brokers read another location" in capsys.readouterr().err
             assert not wrong.exists(), "nothing is written to a wrong location"
             assert "remote.log.copy.disable" not in own_settings(broker)
 
@@ -140,7 +140,7 @@ def test_a_replica_of_the_bucket_is_refused_and_the_original_is_read_back(curren
         subprocess.run(["cp", "-a", str(tier.directory), str(replica)], check=True)
         before = files(replica)
         remote = ("--remote", str(replica))
-        for more, why in (((), "nothing proves"), (("--prove", "--unproven"), "not where brokers read")):
+        for more, why in (((), "nothing proves"), (("--prove", "--unproven"), "brokers read another location")):
             assert tiersnap(["unblock", *options(broker), *remote, *more, "--apply"]) == 4
             assert why in (said := capsys.readouterr().err) and "--unproven" not in said
             assert files(replica) == before
@@ -349,7 +349,7 @@ def test_in_zookeeper_mode_it_is_a_restart_that_lets_the_copier_see_what_was_pub
 
         assert (code, [row["outcome"] for row in rows]) == (6, ["RESTART"]), rows
         assert "zookeeper" in rows[0]["reason"].lower()
-        assert "restart the leader" in rows[0]["hint"]
+        assert "restart the broker that leads" in rows[0]["hint"]
         assert tier.complete_bases(TOPIC) == tuple(closed)
         assert own_settings(broker).get("remote.log.copy.disable") is None
 

@@ -101,7 +101,7 @@ def test_where_a_setting_cannot_be_put_back_copying_is_switched_on_and_the_rest_
             code = tiersnap(["unblock", *options(broker), "--apply"])
             said = " ".join(capsys.readouterr().err.split())
             assert code == 4, said
-            assert "still set aside: retention.ms, local.retention.bytes" in said, "by name"
+            assert "configs not restored: retention.ms, local.retention.bytes" in said, "by name"
             command = f"--alter --topic {TOPIC} --add-config retention.ms=-1,local.retention.bytes=1000000000"
             assert command in said, "and by command"
             now = own_settings(broker)
@@ -196,7 +196,7 @@ def test_a_record_that_somebody_put_into_the_bucket_sets_nothing_that_unblock_di
             code = tiersnap(["unblock", *options(broker), *more])
             said = " ".join(capsys.readouterr().err.split())
             assert code == 4, said
-            assert "the topic does not say so itself" in said
+            assert "the topic lacks the mark" in said
             assert own_settings(broker) == set_by_hand
             assert records_left(tier) == 1
 

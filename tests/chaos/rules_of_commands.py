@@ -10,7 +10,7 @@ from tests.chaos.violation import Violation
 # 1 is a defect of ours by definition, 2 a word that was wrong.
 ALLOWED = {0, 3, 4, 5, 6}
 # But for these: nothing was tiered yet; all replicas were moved to the other log directory.
-_NOTHING_THERE = ("no finished remote segment", "no topic matches")
+_NOTHING_THERE = ("no completely uploaded segment", "no topic matches")
 
 
 def ended_oddly(facts: Facts) -> Iterator[Violation]:

@@ -77,7 +77,7 @@ class MemoryStore:
         current().check(key)
         found = self.objects.get(key)
         if found is not None and not found.holds(data):
-            raise ObjectExistsError(f"{key} exists with other content", hint="look at both", key=key)
+            raise ObjectExistsError(f"{key}: the object exists with other content", hint="look at both", key=key)
         return self._put(key, data, metadata) if found is None else _result(found, PutOutcome.ALREADY_SAME)
 
     def put_file_if_absent(
@@ -100,11 +100,11 @@ class MemoryStore:
         current().check(key)
         found = self.objects.get(key)
         if found is None:
-            raise ObjectChangedError(f"{key}: gone since it was read", key=key)
+            raise ObjectChangedError(f"{key}: gone since tiersnap read it", key=key)
         if found.holds(data):
             return _result(found, PutOutcome.ALREADY_SAME)
         if found.etag != etag:
-            raise ObjectChangedError(f"{key}: changed since it was read", key=key)
+            raise ObjectChangedError(f"{key}: changed since tiersnap read it", key=key)
         return self._put(key, data, metadata)
 
     def get(self, key: str, *, limit: int | None = None) -> bytes:
@@ -113,7 +113,7 @@ class MemoryStore:
     def read(self, key: str, *, limit: int | None = None) -> ReadObject:
         found = self._found(key)
         if limit is not None and len(found.data) > limit:
-            raise CorruptDataError(f"{key}: has more than {limit} bytes, the limit for such objects", key=key)
+            raise CorruptDataError(f"{key}: the object has more than {limit} bytes, the limit for its kind", key=key)
         if not found.holds(found.data):
             raise CorruptDataError(f"{key}: not the CRC that was stored with it", key=key)
         return ReadObject(found.data, _info(key, found), self.time)
@@ -181,7 +181,7 @@ class MemoryStore:
     def _found(self, key: str) -> Stored:
         current().check(key)
         if key not in self.objects:
-            raise ObjectNotFoundError(f"{self.uri}{key}: there is no such object", path=key)
+            raise ObjectNotFoundError(f"{self.uri}{key}: the object does not exist", path=key)
         return self.objects[key]
 
 

@@ -23,12 +23,13 @@ LOG_DIR = "/var/lib/kafka/data"
 TOPIC_ID = "MWJ6FHTfRYy67jzwZdeqSQ"
 
 REASONS = {
-    "TIERED": "COPY_SEGMENT_FINISHED records cover its offsets",
-    "UPLOADED": "tiersnap uploaded it; no records were read that show whether brokers know it",
-    "READY": "equals the log: 41 producers",
-    "ABOVE_LSO": "ends at {end}, last stable offset is lower: a transaction is open since offset {base}",
+    "TIERED": "COPY_SEGMENT_FINISHED records cover the offsets of the segment",
+    "UPLOADED": "tiersnap uploaded the segment; no records were read, so it is unknown whether brokers know it",
+    "READY": "the snapshot equals the log: 41 producers",
+    "ABOVE_LSO": "the segment ends at offset {end}, but the last stable offset is lower: a transaction is open "
+    "since offset {base}",
     "GAP_BEFORE": "an earlier segment comes first and cannot be tiered yet",
-    "TOPIC_ID_UNKNOWN": "partition.metadata is missing, as before Kafka 2.8, or has no topic id",
+    "TOPIC_ID_UNKNOWN": "partition.metadata has no topic id, or does not exist, as before Kafka 2.8",
     "MISSING_INDEX": "no time index",
     "MISSING_SNAPSHOT": "no snapshot at {end}; the log below it holds 41 producers",
     "SUSPECT_SNAPSHOT": "empty, but the log holds 41 live producers: a clean start without snapshots writes such files",

@@ -63,9 +63,9 @@ def test_a_server_that_refuses_the_header_itself_is_named_as_well(proxy, faulty_
 @pytest.mark.parametrize(
     ("status", "code", "error", "said"),
     [
-        (403, "AccessDenied", RemoteStorageError, "access denied"),
+        (403, "AccessDenied", RemoteStorageError, "the server denied"),
         (503, "SlowDown", TransientError, "SlowDown"),
-        (400, "InvalidBucketName", RemoteStorageError, "a name that the server refuses"),
+        (400, "InvalidBucketName", RemoteStorageError, "a name that the server does not accept"),
         (400, "ExpiredToken", RemoteStorageError, "credentials refused: ExpiredToken"),
     ],
 )

@@ -96,7 +96,7 @@ def test_a_server_with_a_certificate_of_its_own_is_trusted_by_ca_bundle_alone(mo
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate)
     with recording_server(context) as server:
-        with pytest.raises(RemoteStorageError, match="no TLS connection") as raised:
+        with pytest.raises(RemoteStorageError, match="the TLS connection failed") as raised:
             who_asked(server, total_attempts=1)
         assert "AWS_CA_BUNDLE" in raised.value.hint
         assert server.asked_by == [], "nothing was said to a server that nobody vouches for"

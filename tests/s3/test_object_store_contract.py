@@ -144,7 +144,7 @@ def test_a_deadline_that_has_passed_bounds_every_call_in_it(store):
     ]
     with Deadline(0):
         for use in uses:
-            with pytest.raises(TransientError, match="not done within 0 s"):
+            with pytest.raises(TransientError, match="not finished within 0 s"):
                 use()
         assert [failure.key for failure in store.delete(["key"])] == ["key"]
     assert keys_of(store) == ["key"]

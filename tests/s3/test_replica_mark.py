@@ -51,7 +51,7 @@ def test_mark_of_s3_replication_contradicts_and_nothing_is_written(has_segments,
     if not has_segments:
         cluster.log.clear()
     mark(proxy, "REPLICA")
-    with pytest.raises(WrongPlaceError, match="S3 replication made s3://") as caught:
+    with pytest.raises(WrongPlaceError, match="S3 replication wrote s3://") as caught:
         prover(cluster, faulty_store).prove(aiven(faulty_store))
     assert f"s3://{faulty_store.bucket}/" in caught.value.message
     assert "unproven" not in caught.value.hint

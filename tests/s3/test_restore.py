@@ -141,7 +141,7 @@ def test_an_object_that_lost_its_tail_is_no_copy(endpoint, tiered, disk, bucket)
     assert "--until 695" in refused.err
     ran = tiersnap(*words(tiered, disk, endpoint), "--until", "695")
     assert ran.rows[0]["log_end_offset"] == 695
-    assert "its manifest says" in ran.rows[0]["left_out"][0]["reason"]
+    assert "the manifest of the segment says" in ran.rows[0]["left_out"][0]["reason"]
 
 
 def test_stored_snapshots_are_installed_from_a_bucket_and_damage_on_the_way_is_found(proxy, bucket, tmp_path):

@@ -46,7 +46,7 @@ def slow_store(server: TricklingServer, **changes: object) -> S3Store:
 
 def assert_gives_up(use, store: S3Store, server: TricklingServer | None = None) -> None:
     """Fail if the call does not name its limit, or if it waited until the server ended."""
-    with pytest.raises(TransientError, match=rf"not done within {LIMIT}\d* s") as raised:
+    with pytest.raises(TransientError, match=rf"not finished within {LIMIT}\d* s") as raised:
         use(store)
     assert server is None or not server.outlasted.is_set()
     assert raised.value.exit_code is ExitCode.TRANSIENT
@@ -79,13 +79,13 @@ def test_what_cannot_be_deleted_in_time_is_reported(how):
     with TricklingServer(how) as server:
         failures = slow_store(server, call_timeout=LIMIT).delete(["a", "b"])
         assert [failure.key for failure in failures] == ["a", "b"]
-        assert all("not done within" in failure.reason for failure in failures)
+        assert all("not finished within" in failure.reason for failure in failures)
 
 
 def test_a_large_body_has_more_time_and_still_an_end():
     with TricklingServer("body") as server:
         store = slow_store(server, call_timeout=LIMIT)
-        with pytest.raises(TransientError, match=r"not done within [34]\."):
+        with pytest.raises(TransientError, match=r"not finished within [34]\."):
             store.get("key")  # 1,000,000 bytes at 256 KiB/s are 3.8 s
         assert not server.outlasted.is_set()
 

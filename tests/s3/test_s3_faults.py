@@ -211,7 +211,7 @@ def test_a_server_that_says_nothing_is_transient_within_its_timeouts(proxy, buck
 def test_an_upload_that_is_too_slow_gives_up_and_is_aborted(proxy, bucket):
     proxy.when(is_part, "stall", seconds=2)
     store = S3Store(bucket, "", settings_for(proxy.url, read_timeout=1.0, total_attempts=1))
-    with pytest.raises(TransientError, match=r"not done within 0.3 s"):
+    with pytest.raises(TransientError, match=r"not finished within 0.3 s"):
         put_large(store, deadline=Deadline(0.3))
     assert_nothing_left(store)
 
@@ -259,7 +259,7 @@ def test_a_missing_bucket_is_named_with_what_to_do(endpoint):
 )
 def test_access_denied_names_the_action_the_key_and_the_grant(proxy, faulty_store, use, action):
     proxy.when(anything, "answer", status=403, code="AccessDenied")
-    with pytest.raises(RemoteStorageError, match=f"access denied for {action}") as raised:
+    with pytest.raises(RemoteStorageError, match=f"the server denied {action}") as raised:
         use(faulty_store)
     assert raised.value.attrs["key"].startswith("some/prefix/")
     assert raised.value.hint.startswith(f"grant {action} on arn:aws:s3:::{faulty_store.bucket}")

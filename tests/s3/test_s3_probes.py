@@ -44,7 +44,7 @@ def test_a_server_that_takes_damaged_content_is_told_from_one_that_does_not(prox
 
 def test_a_server_that_compares_checksums_passes(comparing_store):
     found = answers(comparing_store)
-    assert found["checksums"] == ("OK", "the store refuses damaged content, and keeps CRC-32C with objects")
+    assert found["checksums"] == ("OK", "the store refuses damaged content, and stores CRC-32C with objects")
     assert found["conditional writes"][0] == "OK"
     assert found["lifecycle rules"][0] == "UNKNOWN", "it has none"
     assert list(comparing_store.list()) == []
@@ -63,7 +63,7 @@ def test_locks_and_rules_of_a_bucket_are_said_with_what_to_do(endpoint):
     place = ("--remote", f"s3://{bucket}/tiers", "--endpoint-url", endpoint, "--path-style")
     ran = tiersnap("doctor", *place, output="table")
     assert_said(ran, 2)
-    assert "object lock: WARN, every object is locked for 3 days (GOVERNANCE)" in ran.out
+    assert "object lock: WARN, the bucket locks every object for 3 days (GOVERNANCE)" in ran.out
     assert "lifecycle rules: FAIL, the rule 'tidy' deletes segments after 30 days" in ran.out
     assert tiersnap("doctor", *place).exit_code == 2
 
@@ -73,4 +73,4 @@ def test_who_may_not_ask_is_told_what_to_grant(proxy, bucket):
     proxy.when(lambda _, path: "object-lock" in path, "answer", status=501, code="NotImplemented")
     found = answers(S3Store(bucket, "", settings_for(proxy.url)))
     assert found["lifecycle rules"] == ("UNKNOWN", "this user lacks the permission s3:GetLifecycleConfiguration")
-    assert found["object lock"] == ("UNKNOWN", "the server does not support this request")
+    assert found["object lock"] == ("UNKNOWN", "the server does not support the request that tiersnap needs for this")

@@ -140,7 +140,7 @@ def test_the_bundled_logs_show_their_fencing_and_their_open_transaction_and_no_g
     result = json.loads(ran["ran"].out)["result"]
     assert result["findings_by_kind"] == {"FENCED": 6, "OPEN_TRANSACTION": 2}
     assert result["findings_by_harm"] == {"NONE": 8}
-    assert "partitions are assumed complete and not compacted" in ran["ran"].err, "no run has replayed them"
+    assert "partitions are assumed to be complete and not compacted" in ran["ran"].err, "no run has replayed them"
     kept = spark.read.format("delta").load(str(ran["warehouse"] / "audit_findings"))
     assert kept.columns == AUDIT_FINDINGS.names
     rows = kept.select("run", "kind", "topic", "before_first_offset", "first_offset").collect()
@@ -163,6 +163,6 @@ def test_a_source_and_a_warehouse_are_refused_together_and_an_empty_warehouse_is
     spark: SparkSession, tmp_path: Path
 ) -> None:
     both = tiersnap("audit", "--source", tmp_path, "--warehouse", tmp_path)
-    assert (both.exit_code, "two inputs" in both.err) == (2, True)
+    assert (both.exit_code, "both name an input" in both.err) == (2, True)
     empty = tiersnap("audit", "--warehouse", tmp_path)
     assert (empty.exit_code, "no table record_batches" in empty.err) == (2, True)

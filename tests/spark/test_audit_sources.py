@@ -112,7 +112,7 @@ def test_what_lies_behind_damage_is_not_called_clean(spark: SparkSession, tmp_pa
         assert ran.exit_code == 5, ran.err
         (finding,) = result(ran)["findings"]
         assert (finding["finding_kind"], finding["path"], finding["position"]) == ("BAD_CRC", path, position)
-        assert "tiersnap scan LOGDIR prints the next step" in ran.err
+        assert "to see the next step: tiersnap scan LOGDIR" in ran.err
     of_table = both_audits(logs, warehouse)[1]
     assert of_table.exit_code == 5
     assert "1 segment was decoded only in part" in of_table.err

@@ -103,8 +103,8 @@ def test_the_command_says_where_ready_segments_must_be_tiered_from_and_takes_wha
     assert tiersnap(words) == 0
     told = capsys.readouterr().err
     assert (
-        "READY and not tiered by this run: 9 segments; only decodes were collected. On the host of "
-        f"{logs}: tiersnap tier LOGDIR --expiration none --remote {tmp_path / 'remote'} --apply"
+        "READY, but not uploaded by this run: 9 segments, because `tiersnap collect` copies no segment files. "
+        f"On the host of {logs}: tiersnap tier LOGDIR --expiration none --remote {tmp_path / 'remote'} --apply"
     ) in told
     (logs / "orders-0" / f"{40:020d}.log").write_bytes(data_batch(40, 5, 7, 0, 40))
     assert tiersnap(["-q", "collect", str(logs), "--to", str(to), "--apply"]) == 0

@@ -24,9 +24,9 @@ def test_the_demo_does_the_main_job_and_the_same_again_finds_nothing_to_do(tmp_p
     env = {**os.environ, "COLUMNS": "200"}
     ran = subprocess.run(words, capture_output=True, text=True, timeout=900, check=False, cwd=tmp_path, env=env)
     assert ran.returncode == 0, ran.stderr[-3000:]
-    first, again = (ran.stdout + ran.stderr).split("4. The same command on the same session")
+    first, again = (ran.stdout + ran.stderr).split("4. The same command in the same session")
     assert "segments uploaded: 12" in first
-    assert "no object was written and no Delta version committed" in again
+    assert "no object was written, and no Delta table changed" in again
     for page in ("report", "report-again"):
         assert (tmp_path / "demo" / page / "index.html").stat().st_size > 0
     blocked = closed_segments()
@@ -44,7 +44,7 @@ def test_the_demo_does_the_main_job_and_the_same_again_finds_nothing_to_do(tmp_p
     )
     assert_page(
         after,
-        f"No record is known of {human(blocked)} that tiersnap uploaded: publish them",
+        f"tiersnap uploaded {human(blocked)}, and no record of them is known: publish them",
         f"wrote {len(missing)} producer snapshots and uploaded {len(blocked)} segments",
         f"Uploaded 0 B 0 segments {human(blocked)} {len(blocked)} segments +{human(blocked)}",
         f"Waiting {human(blocked)} {len(blocked)} segments 0 B 0 segments",

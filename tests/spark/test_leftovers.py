@@ -23,5 +23,9 @@ def test_run_removes_a_late_object_of_a_partition_that_is_tiered(spark: SparkSes
     words = ["run", "--source", tmp_path / "logs", "--remote", store.root, "--warehouse", tmp_path / "tables"]
     assert_said(tiersnap(*words, "--expiration", "none"), 0)
     assert store.head(key) is not None, "a plan writes nothing"
-    assert_said(tiersnap(*words, "--expiration", "none", "--apply"), 0, "removed 1 object that ended attempts had left")
+    assert_said(
+        tiersnap(*words, "--expiration", "none", "--apply"),
+        0,
+        "removed 1 object of copy attempts that had ended unfinished",
+    )
     assert store.head(key) is None

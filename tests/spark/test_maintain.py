@@ -127,7 +127,7 @@ def test_maintenance_that_lost_its_lease_changes_no_table(spark: SparkSession, t
     runner(apply=False)
 
     def check() -> None:
-        raise LeaseLostError("another run has taken over this warehouse")
+        raise LeaseLostError("another run has taken over the lock of this warehouse")
 
     warehouse = Warehouse(spark, str(tmp_path / "warehouse"))
     warehouse.append("partitions", frame(spark, runner.tables.partitions, "partitions"), run_id="run")
@@ -169,5 +169,5 @@ def test_a_place_without_a_warehouse_is_refused_and_made_by_no_plan(spark: Spark
     log, place = LivingLog(tmp_path / "logs", 1), tmp_path / "mistyped"
     assert '"segments": ' in tiersnap("decode", "--source", str(log.log_dir), "--warehouse", str(place)).out
     assert not place.exists()
-    assert_said(tiersnap("maintain", "tables", "--warehouse", str(place), "--apply"), 2, "there is no such folder")
+    assert_said(tiersnap("maintain", "tables", "--warehouse", str(place), "--apply"), 2, "the folder does not exist")
     assert not place.exists()

@@ -75,7 +75,7 @@ def test_session_whose_workers_lack_the_package_gets_one_sentence(tmp_path: Path
         env=environment, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=300,
     )  # fmt: skip
     assert "exit code 2" in done.stdout, done.stderr
-    assert "the run failed: the workers' Python lacks" in done.stdout
+    assert "the run failed: the Python of the Spark workers lacks" in done.stdout
     assert "Caused by" not in done.stdout
     assert len(done.stdout.splitlines()) < 20
 

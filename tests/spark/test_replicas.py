@@ -92,11 +92,14 @@ def test_of_a_partition_without_a_leader_nothing_is_done_and_the_others_are_tier
             found.setdefault(int(path.parent.name), []).append(int(path.name[:20]))
         return found
 
-    with pytest.raises(TransientError, match="orders-0: it has no leader now; which of its 2 replicas counts"):
+    with pytest.raises(
+        TransientError,
+        match="orders-0: the partition has no leader now; the sources have 2 replicas of the partition",
+    ):
         run_led(-1, -1)
     assert tiered() == {}
     ran = run_led(2, -1)
-    assert [error.message.split(";")[0] for error in ran.errors] == ["orders-1: it has no leader now"]
+    assert [error.message.split(";")[0] for error in ran.errors] == ["orders-1: the partition has no leader now"]
     assert exit_code_of(ran.problems(settings)) is ExitCode.TRANSIENT
     assert tiered() == {0: [0]}
     ran = run_led(2, 1)

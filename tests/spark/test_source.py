@@ -142,7 +142,7 @@ def damaged(tmp_path: Path) -> Path:
 )
 def test_an_option_that_nobody_knows_is_an_error_that_names_those_there_are(option: str) -> None:
     source = KafkaSegmentDataSource({"path": str(LOGS), option: "1"})
-    with pytest.raises(ValueError, match=rf"no option {option}; there are .*fromOffset.*onDamage"):
+    with pytest.raises(ValueError, match=rf"unknown option {option}; the options are .*fromOffset.*onDamage"):
         source.reader(schemas.RECORD_BATCHES)
 
 

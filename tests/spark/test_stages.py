@@ -335,7 +335,7 @@ def test_what_one_run_could_not_know_or_did_not_see_is_told_alike(spark: SparkSe
     before = path.stat()
     path.write_bytes(data_batch(20, 10, 77, 0, 0))
     os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
-    assert "changed since it was decoded" in check_next().errors[0]
+    assert "changed since tiersnap decoded it" in check_next().errors[0]
     assert check_next().decoded == [("orders", 20)]
 
 
@@ -421,7 +421,7 @@ def test_run_doubts_a_place_that_holds_nothing_of_any_log(spark: SparkSession) -
         listed = spark.createDataFrame(pa.Table.from_pylist(rows, columns))
         count_doubt(outcome, asked([of_listing(listed)]).doubted, "s3://elsewhere/")
         assert exit_code_of(outcome.problems(settings)) == code
-        said = "orders-1: its log begins in remote storage, and nothing of it is at s3://elsewhere/"
+        said = "orders-1: the log begins in remote storage, but s3://elsewhere/ has no segment of it"
         assert [str(each.message) for each in outcome.errors] == ([said] if code else [])
 
 
@@ -438,7 +438,7 @@ def test_run_names_the_partitions_that_lost_offsets(spark: SparkSession) -> None
     count_lost(outcome, asked([of_listing(listed)]).lost, listed, ["/remote", "--layout", "aiven"], {"/sent"})
     assert (outcome.error_count, exit_code_of(outcome.problems(settings))) == (2, ExitCode.DATA_CORRUPT)
     assert not outcome.may_end_better, "no plan names --apply for them"
-    said = "offsets 0 to 9, 20 to 29 are in no complete remote segment of this log"
+    said = "no complete remote segment of this log has the offsets 0 to 9, 20 to 29"
     assert [(each.message, each.hint) for each in outcome.errors] == [
         (f"orders-2: {said}", "tiersnap verify /logs --remote /remote --layout aiven --depth metadata"),
         (f"orders-3: {said}", "tiersnap verify --remote /remote --layout aiven"),
@@ -528,9 +528,9 @@ def test_of_several_replicas_the_cluster_s_leader_is_taken_and_none_without_one_
     count_unled(outcome, leading.unled(rows, leaders))
     said = [(type(error), error.message.split(";")[0]) for error in outcome.errors]
     assert said == [
-        (UnfinishedError, "elsewhere-0: broker 9 leads it, and no source is a log directory of that broker"),
-        (UnfinishedError, "unknown-0: the cluster has no such partition"),
-        (TransientError, "unled-0: it has no leader now"),
+        (UnfinishedError, "elsewhere-0: broker 9 is the leader, and no source is a log directory of that broker"),
+        (UnfinishedError, "unknown-0: the cluster does not have the partition"),
+        (TransientError, "unled-0: the partition has no leader now"),
     ]
     assert outcome.error_codes == {ExitCode.PARTIAL: 2, ExitCode.TRANSIENT: 1}
     assert "2 replicas" in outcome.errors[2].message

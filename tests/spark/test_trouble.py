@@ -57,7 +57,7 @@ def test_a_spark_that_knows_no_s3a_is_told_of_what_it_lacks(spark: SparkSession,
     assert_said(
         tiersnap(*words(logs, f"{remote.uri}/warehouse"), *remote.options[2:]),
         ExitCode.USAGE,
-        "this Spark cannot read such a place",
+        "this Spark cannot read files in such a location",
         "hadoop-aws",
     )
 
@@ -88,7 +88,7 @@ def test_a_run_that_lost_its_lease_commits_nothing(
     spark: SparkSession, logs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def check() -> None:
-        raise LeaseLostError("another run has taken over this warehouse")
+        raise LeaseLostError("another run has taken over the lock of this warehouse")
 
     @contextmanager
     def lost(*_: object, **__: object) -> Iterator[Callable[[], None]]:
@@ -125,7 +125,7 @@ class Deadly:
 @pytest.mark.parametrize(
     ("how", "said"),
     [
-        ("signal", "a worker was lost"),
+        ("signal", "Spark lost a worker"),
         pytest.param("memory", "too little memory", marks=pytest.mark.nightly),
     ],
 )
@@ -151,7 +151,7 @@ def test_a_session_with_less_memory_than_spark_needs_is_a_usage_error(logs: Path
         capture_output=True, text=True, check=False, timeout=300,
     )  # fmt: skip
     assert done.returncode == ExitCode.USAGE, done.stderr
-    assert "Spark needs more driver memory than was given" in done.stderr
+    assert "the Spark driver needs more memory than it was given" in done.stderr
     assert "spark.driver.memory=1g" in done.stderr
     assert not any(word in done.stderr for word in ("Traceback", "\tat "))
 

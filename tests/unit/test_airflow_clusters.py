@@ -82,23 +82,23 @@ def test_a_cluster_has_places_of_its_own_and_uploads_unless_it_says_otherwise() 
 @pytest.mark.parametrize(
     ("found", "said"),
     [
-        ({}, "no list of clusters"),
-        ([], "no list of clusters"),
-        (["eu-1"], "is no object"),
+        ({}, "not a list of clusters"),
+        ([], "not a list of clusters"),
+        (["eu-1"], "is not a JSON object"),
         ([LEAST | {"source": ["/mnt"]}], "unknown key 'source'"),
         ([{"name": "eu-1", "sources": ["/mnt"]}], "'remote' is missing"),
-        ([LEAST | {"sources": "/mnt"}], "'sources' is no list"),
-        ([LEAST | {"sources": [None, 3]}], "'sources' contains None, which is no text"),
-        ([LEAST | {"options": ["--tasks", True]}], "'options' contains True, which is no text"),
-        ([LEAST | {"bootstrap_server": 3}], "'bootstrap_server' is 3, which is no text"),
-        ([LEAST | {"remote": 3}], "'remote' is 3, which is no text"),
-        ([LEAST | {"warehouse": ["/w"]}], r"'warehouse' is \['/w'\], which is no text"),
-        ([LEAST | {"upload": "false"}], "'upload' is 'false': true or false, without quotes"),
+        ([LEAST | {"sources": "/mnt"}], "'sources' is not a list"),
+        ([LEAST | {"sources": [None, 3]}], "'sources': the element None is not a text"),
+        ([LEAST | {"options": ["--tasks", True]}], "'options': the element True is not a text"),
+        ([LEAST | {"bootstrap_server": 3}], "'bootstrap_server': the value 3 is not a text"),
+        ([LEAST | {"remote": 3}], "'remote': the value 3 is not a text"),
+        ([LEAST | {"warehouse": ["/w"]}], r"'warehouse': the value \['/w'\] is not a text"),
+        ([LEAST | {"upload": "false"}], "'upload' is 'false': write true or false without quotes"),
         ([LEAST | {"upload": None}], "'upload' is None"),
-        ([LEAST | {"conf": "x"}], "'conf' is no object"),
-        ([LEAST | {"conf": ["a"]}], "'conf' is no object"),
-        ([LEAST | {"conf": None}], "'conf' is no object"),
-        ([LEAST | {"conf": {"spark.x": None}}], "'conf' is no object"),
+        ([LEAST | {"conf": "x"}], "'conf': not an object"),
+        ([LEAST | {"conf": ["a"]}], "'conf': not an object"),
+        ([LEAST | {"conf": None}], "'conf': not an object"),
+        ([LEAST | {"conf": {"spark.x": None}}], "'conf': not an object"),
         ([LEAST, LEAST], "two clusters have the name"),
         ([LEAST, LEAST | {"name": "b", "report": "tiersnap-report/eu-1"}], "two clusters have the report"),
     ],
@@ -135,7 +135,7 @@ def test_the_outcome_is_what_the_report_says_and_fits_into_an_event(tmp_path: Pa
     first, second = in_words(outcome)
     assert "uploaded 2 segments" in first
     assert "1 segment waits; /" in first, "no segment is still ready"
-    assert second.startswith("ABOVE_LSO: 1 segment; next: wait for replication")
+    assert second.startswith("ABOVE_LSO: 1 segment; next: wait until replication")
 
 
 def test_in_words_counts_the_segments_that_are_still_ready(tmp_path: Path) -> None:
@@ -149,7 +149,7 @@ def test_in_words_counts_the_segments_that_are_still_ready(tmp_path: Path) -> No
     assert planned is not None
     assert "1 segment waits; 2 segments are ready; /" in in_words(planned)[0]
     day = planned | {"applied": True}
-    left = "2 ready segments are left for later days (--until 2026-11-21T00:00:00+00:00); /"
+    left = "2 ready segments are left for later days, because --until was 2026-11-21T00:00:00+00:00; /"
     assert left in in_words(day)[0]
     assert until_of(cluster.arguments()) is None
 

@@ -71,7 +71,7 @@ def test_what_failed_attempts_left_goes_once_the_cluster_knows_others(store, lay
     make_old(store)
     found = orphans(store, known(cache))
     assert {each.segment_id: each.action for each in found} == dict.fromkeys(ids(ended), Fate.LEAVE)
-    assert all("remote log ends at 0: tiersnap unblock" in each.reason for each in found)
+    assert all("remote log of the cluster ends at offset 0; next: tiersnap unblock" in each.reason for each in found)
 
     whole = tier(log, store, layout=layout)
     finished(cache, *whole)

@@ -77,7 +77,7 @@ def test_file_proves_a_location_if_the_cluster_has_a_broker_with_its_settings(ti
     others = (replace(own, broker=8), replace(own, log_dirs=("/other",)), replace(own, class_name="com.example.Other"))
     for answers in ((), *((each,) for each in others)):
         found = of_file(properties, tier, *answers)
-        assert (found.outcome, found.sentence.endswith("the cluster does not say that a broker has it")) == (
+        assert (found.outcome, found.sentence.endswith("the cluster does not show that a broker has this setting")) == (
             EvidenceOutcome.SILENT,
             True,
         )
@@ -110,7 +110,7 @@ def test_settings_evidence_names_both_places_when_they_differ(layout, log_dir, t
     with started_broker(log_dir, properties):
         outcome, says = evidence(log_dir, place, layout)
     assert outcome is EvidenceOutcome.CONTRADICTS
-    assert f"names {tier}/ ({LAYOUT}), and this is {place}/ ({layout})" in says
+    assert f"names {tier}/ ({LAYOUT}), but this location is {place}/ ({layout})" in says
 
 
 AIVEN = (
@@ -164,7 +164,7 @@ def test_beside_brokers_refuses_another_location_of_any_cluster(log_dir, tier, p
     assert beside_brokers([str(log_dir)], wrong).state is LocationState.UNPROVEN, "no broker runs there"
     with started_broker(log_dir, properties):
         assert beside_brokers([log_dir.as_uri()], right).state is LocationState.PROVEN
-        with pytest.raises(WrongPlaceError, match="not where brokers read"):
+        with pytest.raises(WrongPlaceError, match="brokers read another location"):
             beside_brokers([str(log_dir)], wrong).refuse_contradiction()
 
 
@@ -194,7 +194,7 @@ def test_settings_evidence_is_silent_when_the_file_was_changed_since(log_dir, ti
         while evidence(log_dir, tier)[0] is EvidenceOutcome.PROVES:
             properties.write_text(properties.read_text())
         outcome, says = evidence(log_dir, tier)
-    why = f"{properties} was changed after the broker had started"
+    why = f"{properties} was changed after the broker started, so the broker may use other settings"
     assert (outcome, says) == (EvidenceOutcome.SILENT, f"the settings of the broker at {log_dir} cannot be read: {why}")
 
 
@@ -211,7 +211,10 @@ def test_settings_evidence_says_why_the_settings_do_not_tell(log_dir, tier, tmp_
     path = tmp_path / "server.properties"
     for text, why in (
         ("", "no remote.log.storage.manager.class.name"),
-        (f"{CLASS}\nrsm.config.dir=${{env:TIER}}\n", "dir comes from a config provider"),
+        (
+            f"{CLASS}\nrsm.config.dir=${{env:TIER}}\n",
+            "tiersnap cannot read dir, because a config provider supplies its value",
+        ),
     ):
         path.write_text(text)
         with started_broker(log_dir, path):

@@ -89,7 +89,7 @@ def test_a_flipped_bit_that_no_crc_covers_shows_in_the_digest_of_the_decode(tmp_
     copy_segment(RemoteLocation(store, layout), decoded, attempt(decoded))
     before = {info.key for info in store.list()}
     with_log(segment, flip(position))
-    with pytest.raises(SegmentChangedError, match="segment changed since it was decoded"):
+    with pytest.raises(SegmentChangedError, match="the segment changed since tiersnap decoded it"):
         copy_segment(RemoteLocation(store, layout), decoded, attempt(decoded))
     assert {info.key for info in store.list()} == before
 
@@ -171,7 +171,7 @@ def test_a_run_does_not_tier_with_a_snapshot_object_that_was_overwritten_since_i
 
     outcome = runner(store=Overwritten(runner.store, {}))
     assert outcome.segments_uploaded == 0
-    assert "the snapshot that was computed or compared had CRC" in outcome.errors[0]
+    assert "the snapshot that tiersnap computed or compared had CRC" in outcome.errors[0]
     assert not any(key.endswith(".log") for key in runner.objects())
 
 

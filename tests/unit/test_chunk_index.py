@@ -116,7 +116,7 @@ def test_json_that_is_no_manifest_is_corrupt_data(data: bytes) -> None:
 
 
 def test_json_above_the_limit_is_not_parsed() -> None:
-    with pytest.raises(CorruptDataError, match="exceed the limit"):
+    with pytest.raises(CorruptDataError, match="more than the limit"):
         rsm_manifest.decode(json.dumps({"a": "x" * MANIFEST_BYTES}).encode(), name="m")
 
 

@@ -170,7 +170,7 @@ def test_read_claim_calls_it_damage_when_damaged_twice(store):
     lying = LyingStore(store)
     claim(lying, SEGMENT, attempt("r1"))
     lying.flips[KEY] = 2
-    with pytest.raises(CorruptDataError, match="not a claim that this tiersnap reads"):
+    with pytest.raises(CorruptDataError, match="not a claim that this tiersnap can read"):
         read_claim(lying, SEGMENT)
     assert lying.reads == [KEY, KEY]
 

@@ -94,7 +94,9 @@ def test_the_snapshot_of_a_copy_is_read_and_held_against_what_its_claim_says(sto
     empty, right = bytes.fromhex("0001 48674bc7 00000000"), {10: bytes.fromhex("0001 48674bc7 00000000")}
     _, copy, _ = tier(write_log(tmp_path / "logs"), store, layout=layout, snapshots=right)
     assert read_start(RemoteLocation(store, layout), PARTITION, start_of(copy, crc32c(empty))) == empty
-    with pytest.raises(CorruptDataError, match=f"has CRC {crc32c(empty):08x}, its claim says 000000ab") as raised:
+    with pytest.raises(
+        CorruptDataError, match=f"has CRC {crc32c(empty):08x}, but the claim of its segment says 000000ab"
+    ) as raised:
         read_start(RemoteLocation(store, layout), PARTITION, start_of(copy, 0xAB))
     assert shlex.join(RemoteLocation(store, layout).words) in raised.value.hint
 

@@ -119,7 +119,7 @@ def test_of_attempts_that_may_not_take_over_one_wins_and_the_others_are_told(cho
 
 WAYS = {
     "one task": lambda n: (attempt("run", "s3://tables/x"), {}),
-    "one warehouse": lambda n: (attempt(f"r{n}", "s3://tables/x"), {}),
+    "a warehouse at a time": lambda n: (attempt(f"r{n}", "s3://tables/x"), {}),
     "stale": lambda n: (attempt(f"r{n}"), {"stale_after_ms": AT_ONCE}),
     "mixed": lambda n: (attempt(f"r{n % 2}", "s3://tables/x" if n else None), {}),
 }

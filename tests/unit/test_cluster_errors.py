@@ -44,7 +44,7 @@ def test_a_refusal_is_none_that_another_run_would_change(name):
 
 def test_a_missing_permission_is_named_by_the_hint():
     error = KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED)
-    assert "needs READ of orders" in Cluster(NOBODY).to_error("reading orders", error, "READ of orders").hint
+    assert "give READ of orders" in Cluster(NOBODY).to_error("reading orders", error, "READ of orders").hint
     other = KafkaError(KafkaError.INVALID_CONFIG)
     assert "READ" not in Cluster(NOBODY).to_error("reading orders", other, "READ of orders").hint
 
@@ -97,7 +97,7 @@ def test_log_directory_whose_leader_epochs_are_lost_tells_no_lineage(tmp_path: P
     (folder / "leader-epoch-checkpoint").write_bytes(b"")
     with (
         open_lineage(Cluster(NOBODY), (str(tmp_path),)) as lineage,
-        pytest.raises(LeaderEpochLineageError, match="leader-epoch-checkpoint lacks epochs"),
+        pytest.raises(LeaderEpochLineageError, match="leader-epoch-checkpoint lacks leader epochs"),
     ):
         lineage(TopicIdPartition("orders", "lZ6vvmajTWKDBUTV6SQAtQ", 0), 1)
     with open_lineage(Cluster(NOBODY), (str(tmp_path),)) as lineage, pytest.raises(UnknownTopicError):
@@ -162,4 +162,4 @@ def test_an_answer_that_is_cut_off_anywhere_is_asked_for_again(length):
 def test_an_answer_about_another_partition_is_asked_for_again(at):
     told = answered(lambda body: body[:at] + bytes([body[at] + 1]) + body[at + 1 :])
     assert told.exit_code == 3
-    assert "for another partition" in told.message
+    assert "belongs to another partition" in told.message

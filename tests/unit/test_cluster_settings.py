@@ -105,7 +105,7 @@ def test_of_a_topic_that_does_not_say_that_its_settings_are_aside_nothing_is_put
     assert still_aside(looks, before) == {}
     doubtful = {name: value for name, value in before.items() if not by_default or name != "retention.ms"}
     assert aside_without_mark(looks, before) == doubtful
-    with pytest.raises(SettingsAsideError, match="does not say so itself") as caught:
+    with pytest.raises(SettingsAsideError, match="lacks the mark") as caught:
         check_mark(looks, structs.replace(BEGUN, before=before))
     assert caught.value.exit_code is ExitCode.GATE_REFUSED
     assert f"--alter --topic a.b-c{as_options(doubtful)}" in caught.value.hint
@@ -139,7 +139,7 @@ def test_what_is_still_aside_is_said_as_one_types_it():
 
 @pytest.mark.parametrize("settings", [{}, {"remote.log.copy.disable": setting("false")}], ids=str)
 def test_nothing_is_published_beside_a_copier_that_is_on(settings):
-    with pytest.raises(CopyingOnError, match="copies the same segments again") as caught:
+    with pytest.raises(CopyingOnError, match="uploads them again") as caught:
         check_copier_rests("orders", settings)
     assert caught.value.exit_code is ExitCode.GATE_REFUSED
     assert "remote.log.copy.disable=true,retention.ms=-1,retention.bytes=-1" in caught.value.hint
@@ -209,9 +209,9 @@ def test_while_another_run_is_at_a_topic_nobody_else_is(tmp_path):
         SavedConfigsStore(DirectoryStore(tmp_path)),
     )
     first.put(BEGUN)
-    with pytest.raises(UnblockHeldError, match=r"another run of tiersnap holds a\.b-c"):
+    with pytest.raises(UnblockHeldError, match=r"another run of tiersnap is working on the topic a\.b-c"):
         second.put(structs.replace(BEGUN, partitions=(1,)))
-    with pytest.raises(UnblockHeldError, match=r"on another-host \(pid 7\) holds a\.b-c") as caught:
+    with pytest.raises(UnblockHeldError, match=r"on another-host \(pid 7\) is working on the topic a\.b-c") as caught:
         second.find({"a.b-c": TOPIC_ID}, CLUSTER_ID)
     assert caught.value.exit_code is ExitCode.TRANSIENT
     first.put(structs.replace(BEGUN, partitions=(2,)))
@@ -265,7 +265,7 @@ def test_what_a_run_left_is_taken_over_once_it_said_so_or_is_gone_or_was_not_hea
     ],
     ids=[
         *("empty", "no fields", "a list", "deep", "another topic", "no partition", "no version", "more", "no text"),
-        *("never put aside", "nor this", "two values", "no value"),
+        *("never put aside", "does not have this", "two values", "no value"),
     ],
 )
 def test_what_is_no_such_record_is_named(content, tmp_path):
@@ -287,14 +287,14 @@ def test_saved_configs_are_the_json_that_the_documents_show():
 def test_saved_configs_of_a_newer_version_are_refused_by_name(tmp_path):
     store = DirectoryStore(tmp_path)
     store.put_if_absent(keys.unblock("a.b-c", TOPIC_ID), b'{"version":2,"all":"else"}')
-    with pytest.raises(NewerFormatError, match=r"unblock\.json: format version 2"):
+    with pytest.raises(NewerFormatError, match=r"unblock\.json: .* format version 2"):
         SavedConfigsStore(store).find({"a.b-c": TOPIC_ID}, CLUSTER_ID)
 
 
 def test_saved_configs_of_another_cluster_are_refused(tmp_path):
     records = SavedConfigsStore(DirectoryStore(tmp_path))
     records.put(BEGUN)
-    with pytest.raises(CorruptDataError, match=f"it is for cluster {CLUSTER_ID}, this is another"):
+    with pytest.raises(CorruptDataError, match=f"it belongs to cluster {CLUSTER_ID}, but this is cluster another"):
         records.find({"a.b-c": TOPIC_ID}, "another")
 
 
@@ -340,7 +340,7 @@ def test_other_lines_are_refused_and_not_repeated(line, said, tmp_path):
 
 def test_a_record_of_another_topic_is_refused_in_few_words(tmp_path):
     other = SavedConfigs.of("cluster", "o" * 100_000, TOPIC_ID, (0,), {})
-    with pytest.raises(CorruptDataError, match="it is for oo") as caught:
+    with pytest.raises(CorruptDataError, match="it belongs to the topic oo") as caught:
         decode_saved_configs(other.encode(), "orders", TOPIC_ID, name="unblock.json")
     assert len(str(caught.value)) < 500
 

@@ -248,7 +248,7 @@ def test_headers_that_are_shipped_fold_to_the_deltas_that_are_shipped(to: Path, 
     collect(source, to)
     without = open_collected(str(to))
     assert without is not None
-    with pytest.raises(SourceNotFoundError, match="no headers were collected"):
+    with pytest.raises(SourceNotFoundError, match="tiersnap collect wrote no batch headers"):
         list(without.batches("orders-0"))
     collect(source, to, with_batches=True)
     # One that is rolled over and over has headers of it as it was, too.
@@ -310,7 +310,7 @@ def test_what_cannot_be_collected_stays_as_it_was_and_is_said(logs: Path, to: Pa
         file.truncate(2 << 30)
     first, second = collect(logs, to)
     assert isinstance(first.error, UnfinishedError)
-    assert f"{10:020d}.snapshot: {2 << 30} bytes exceed the limit of a snapshot" in first.error.message
+    assert f"{10:020d}.snapshot: {2 << 30} bytes, more than a snapshot may have" in first.error.message
     assert second.error is None
     assert seen(to) == before
     assert tiersnap("collect", logs, "--to", to, "--apply").exit_code == 6
@@ -330,14 +330,17 @@ def test_a_store_that_does_not_answer_is_not_asked_for_every_partition(logs: Pat
     first, second = collect(logs, to, store=Away(to))
     assert first.error is not None
     assert second.error is not None
-    assert (first.error.message, second.error.message) == ("no answer", "not collected after: no answer")
+    assert (first.error.message, second.error.message) == (
+        "no answer",
+        "not collected, because of an earlier error: no answer",
+    )
     assert (len(asked), objects(to)) == (1, before)
 
 
 def test_another_log_directory_is_refused_and_another_collection_at_work_is_told(logs: Path, to: Path) -> None:
     collect(logs, to)
     other = shutil.copytree(logs, logs.parent / "other")
-    with pytest.raises(UsageError, match="holds the collection of"):
+    with pytest.raises(UsageError, match="already has the collected files of"):
         collect(other, to)
     (logs / "orders-0" / f"{40:020d}.log").write_bytes(data_batch(40, 10, 1, 0, 40))
 
@@ -360,7 +363,7 @@ def test_another_log_directory_is_refused_and_another_collection_at_work_is_told
     assert isinstance(first.error, ObjectChangedError)
     assert second.error is None
     shutil.rmtree(to)
-    with pytest.raises(ObjectChangedError, match="another collection wrote it first"):
+    with pytest.raises(ObjectChangedError, match="another run of tiersnap collect has just written this object"):
         collect(logs, to, store=First(to))
 
 
@@ -374,7 +377,7 @@ def test_a_damaged_or_newer_folder_is_refused_by_name(logs: Path, to: Path) -> N
     (damaged, *_) = listed(to)
     assert (damaged["segments"], [each["finding_kind"] for each in damaged["findings"]]) == ([], ["UNREADABLE_FILE"])
     (to / MARKER).write_text((to / MARKER).read_text().replace('"version":1', '"version":2'))
-    with pytest.raises(UsageError, match="version 2 of a newer tiersnap"):
+    with pytest.raises(UsageError, match="a newer tiersnap wrote this file, in version 2"):
         listed(to)
 
 
@@ -386,7 +389,7 @@ def test_the_command_plans_ships_and_says_what_it_did(logs: Path, to: Path) -> N
     assert (done.exit_code, json.loads(done.out)["result"]["segments_decoded"]) == (0, 8)
     again = tiersnap("collect", logs, "--to", to, "--headers", "--apply")
     assert json.loads(again.out)["result"]["segments_decoded"] == 0
-    assert "nothing to do: everything is shipped" in again.err
+    assert "nothing to do: all files of the log directories are in shared storage" in again.err
     scanned = tiersnap("scan", to)
     assert scanned.exit_code == 2
     assert "tiersnap run --source" in scanned.err

@@ -60,7 +60,9 @@ def log_at(world: World, base: int) -> str:
     return key
 
 
-@pytest.mark.parametrize(("expiration", "why"), [(DAY, []), (None, ["snapshot: empty, and the log holds 1 producer"])])
+@pytest.mark.parametrize(
+    ("expiration", "why"), [(DAY, []), (None, ["snapshot: the snapshot is empty, but the log has 1 producer"])]
+)
 def test_publish_takes_a_snapshot_without_producers_that_brokers_forgot(
     tmp_path: Path, expiration: int | None, why: list[str]
 ) -> None:

@@ -67,7 +67,7 @@ def test_judge_refuses_plain_text_among_encrypted_segments_by_the_manifests_key(
     coverage = RemoteCoverage(encrypted_by="x.rsm-manifest")
     found = judged(*SEGMENTS[:2], broker=None, coverage=coverage)
     assert [each.verdict for each in found] == [Verdict.ENCRYPTED_REMOTE] * 2
-    assert "x.rsm-manifest shows encryption" in found[0].reason
+    assert "x.rsm-manifest shows that the plugin encrypts" in found[0].reason
     assert "--allow-plaintext" in found[0].next_step
     assert verdicts(*SEGMENTS[:2], coverage=coverage) == "LEFT_TO_BROKER LEFT_TO_BROKER"
 
@@ -76,7 +76,7 @@ def test_judge_says_when_the_broker_copies_a_segment() -> None:
     """The bytes behind a segment, the active one's included, are what is measured."""
     lag = CopyLag(milliseconds=None, size=350)
     found = judged(*SEGMENTS, broker=BrokerAtWork("it works", lag))
-    assert [each.reason.removeprefix("it works, and copies it ") for each in found] == [
+    assert [each.reason.removeprefix("it works, and will upload the segment ") for each in found] == [
         "after 50 B more",
         "after 150 B more",
         "after 250 B more",
@@ -98,7 +98,9 @@ def test_what_the_cluster_says_counts_more_than_the_objects() -> None:
     tasks = CopyTasks({"orders": CopyLag(), "payments": CopyLag(), "off": None}, frozenset({("payments", 1)}))
     beside = BesideBrokers(NOW, HOUR, tasks)
     assert [tasks.of(*name) for name in (("orders", 1), ("payments", 1), ("off", 1))] == list(CopyTask)
-    assert beside.broker_at("orders", 1, None) == BrokerAtWork("its broker's copy task works", CopyLag())
+    assert beside.broker_at("orders", 1, None) == BrokerAtWork(
+        "the copy task of the partition's leader works", CopyLag()
+    )
     assert beside.broker_at("payments", 1, NOW) is None
     assert beside.broker_at("off", 1, NOW) is None
     assert beside.broker_at("not shown", 1, NOW) == BrokerAtWork(

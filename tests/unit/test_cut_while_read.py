@@ -55,7 +55,7 @@ def test_a_segment_cut_while_it_is_read_ends_the_scan_and_not_the_process(tmp_pa
             assert "UNREADABLE_FILE" not in finding
         else:
             assert finding.startswith("UNREADABLE_FILE"), finding
-            assert f"to {left} while it was read" in finding
+            assert f"to {left} while tiersnap read it" in finding
 
 
 def test_a_small_segment_that_was_cut_while_it_was_read_is_none(tmp_path: Path) -> None:
@@ -69,7 +69,7 @@ def test_a_small_segment_that_was_cut_while_it_was_read_is_none(tmp_path: Path) 
         assert (scan.end.finding is not None) == is_found, "the active segment is read as far as it goes"
         if scan.end.finding is not None:
             assert scan.end.finding.finding_kind is FindingKind.UNREADABLE_FILE
-            assert "while it was read" in scan.end.finding.message
+            assert "while tiersnap read it" in scan.end.finding.message
             path.write_bytes(b"".join(data_batch(offset, 1) for offset in range(10)))
 
 
@@ -99,7 +99,7 @@ def test_a_segment_that_is_left_alone_is_read_whole_after_another_was_cut(tmp_pa
     with (tmp_path / f"{0:020d}.log").open("r+b") as file:
         file.truncate(0)
     assert not cut.read(0, 1 << 20).any()
-    with pytest.raises(OSError, match="while it was read"):
+    with pytest.raises(OSError, match="while tiersnap read it"):
         cut.close()
     scan = SegmentScan(LOCAL, str(whole), base_offset=0, next_base_offset=BATCHES)
     assert sum(rows.size for rows in scan) == BATCHES

@@ -25,8 +25,8 @@ def test_a_jar_that_is_another_one_or_not_pinned_is_refused(tmp_path: Path, monk
     jar.parent.mkdir(parents=True)
     jar.write_bytes(b"somebody else's")
     digest = hashlib.sha256(b"somebody else's").hexdigest()
-    with pytest.raises(RuntimeError, match=f"{digest}, and another one is pinned"):
+    with pytest.raises(RuntimeError, match=f"{digest}, but another hash is pinned for this jar"):
         delta_jars.install()
     jar.rename(jar.with_name("more.jar"))
-    with pytest.raises(RuntimeError, match="none of that name is pinned"):
+    with pytest.raises(RuntimeError, match="no jar of this name is pinned"):
         delta_jars.install()

@@ -56,7 +56,7 @@ def test_doctor_names_a_copy_task_that_fails_and_what_frees_it(tmp_path: Path) -
         (task,) = result["copying"]["failing"]
         assert (task["partition"], task["broker"], task["base_offset"]) == ("orders-0", 1, 5)
         assert task["attempts"] > 2 and task["waiting_bytes"] > 0
-        assert "waiting up to 4 s for failing copy tasks" in err
+        assert "waiting up to 4 s, to see which copy tasks fail" in err
         (free,) = (each for each in commands_of(result["next"]) if "unblock" in each)
         given = r"--now \S+ --bootstrap-server model:9092 --remote s3://bucket --apply"
         assert re.fullmatch(f"tiersnap unblock {place.disk} {given}", free)
@@ -64,7 +64,7 @@ def test_doctor_names_a_copy_task_that_fails_and_what_frees_it(tmp_path: Path) -
         code, out, _ = doctor(place, place.disk, output="table")
         assert code == 4
         assert "blocked  orders-0: the copy task of broker 1 fails again and again" in out
-        assert "nothing, by the names" not in out
+        assert "nothing, judged by the names" not in out
 
         place.type(*shlex.split(free)[1:])
         code, out, err = doctor(place, place.disk, "--remote", place.remote)
@@ -90,7 +90,7 @@ def test_doctor_names_a_topic_that_a_killed_run_left_paused_and_what_restores_it
         code, out, _ = doctor(place, *words)
         (topic,) = json.loads(out)["result"]["copying"]["paused"]
         assert (code, topic["topic"], topic["state"]) == (0, "orders", "AT_WORK"), "a run is at it"
-        assert "on elsewhere (pid 7) holds orders" in topic["reason"]
+        assert "on elsewhere (pid 7) is working on the topic orders" in topic["reason"]
 
         place.world.advance(STALE_AFTER_MS + 1)
         code, out, _ = doctor(place, *words)
@@ -98,7 +98,7 @@ def test_doctor_names_a_topic_that_a_killed_run_left_paused_and_what_restores_it
         assert (code, [each["state"] for each in result["copying"]["paused"]]) == (4, ["LEFT"])
         (restore,) = (each for each in commands_of(result["next"]) if each.startswith("tiersnap unblock "))
         code, out, _ = doctor(place, *words, output="table")
-        assert code == 4 and "blocked  orders: an earlier run left copying paused" in out
+        assert code == 4 and "blocked  orders: an earlier run ended without resuming copying" in out
         assert place.type(*shlex.split(restore)[1:]) == 0
         assert place.world.cluster.settings(PARTITION.topic) == before
         assert doctor(place, *words)[0] == 0
@@ -117,7 +117,7 @@ def test_doctor_says_what_is_not_known_of_a_paused_topic(tmp_path: Path) -> None
         (topic,) = result["copying"]["paused"]
         assert (code, topic["state"]) == (4, "NOTHING_SAVED")
         assert any(
-            each["words"].startswith("kafka-configs --alter --topic orders with the topic's former")
+            each["words"].startswith("kafka-configs --alter --topic orders, with the values that")
             for each in result["next"]
         )
 
@@ -192,7 +192,7 @@ def test_doctor_names_a_last_stable_offset_that_stands_while_segments_wait(tmp_p
         assert (standing["since"], standing["segments"]) == (lb.TIMESTAMP, 3)
         assert f"tiersnap transactions find-hanging {place.disk} --all" in commands_of(result["next"])
         _, out, _ = doctor(place, place.disk, output="table")
-        assert "stood at 4 for" in " ".join(out.split())
+        assert "has not moved from 4 for" in " ".join(out.split())
 
         stand_at(place, 15)
         assert doctor(place, place.disk)[0] == 0, "no closed segment waits above it"

@@ -101,9 +101,9 @@ def test_a_batch_of_another_epoch_than_the_checkpoint_tells_ends_the_partition_t
     base = offset // 10 * 10
     last = rows[-1]
     assert (last["base_offset"], last["error_type"], last["is_transient"]) == (base, "WrongLeaderEpochsError", False)
-    for words in (f"offset {offset} ", f"under leader epoch {written},", f"says {told}:"):
+    for words in (f"offset {offset} ", f"has leader epoch {written},", f"says {told}:"):
         assert words in last["error"]
-    assert "leader-epoch-checkpoint of the replica whose log this is" in last["hint"]
+    assert "leader-epoch-checkpoint from the replica whose log this is" in last["hint"]
     copies = list_remote_partition(location, PARTITION).segments
     assert [copy.start_offset for copy in copies] == list(range(checkpoint[0][1], base, 10))
     assert not [info.key for info in store.list() if f"{base:020d}-" in info.key and "claims/" not in info.key]
@@ -152,7 +152,7 @@ def test_a_marker_of_another_epoch_is_no_exception(tmp_path: Path, name: str) ->
         2: [batch(2, 3)],
     }
     rows, copies = tiered(write(tmp_path / "logs", segments, [(2, 0)]), tmp_path / "remote", name)
-    assert "offset 1 was written under leader epoch 3," in rows[-1]["error"]
+    assert "offset 1 has leader epoch 3," in rows[-1]["error"]
     assert copies == []
 
 
@@ -197,11 +197,11 @@ def test_the_command_says_which_offset_and_both_epochs_and_tiers_nothing_behind_
     three_segments(tmp_path / "logs", [0, 0, 3, 3, 3, 3], [(0, 0)])
     ran = tiersnap("tier", tmp_path / "logs", "--remote", tmp_path / "remote", "--apply", "--layout", name)
     assert ran.exit_code == ExitCode.DATA_CORRUPT
-    assert "  take the leader-epoch-checkpoint of the replica whose log this is" in ran.err
+    assert "  copy leader-epoch-checkpoint from the replica whose log this is" in ran.err
     (error,) = json.loads(ran.out)["errors"]
     assert error["type"] == "CorruptDataError"
-    assert error["hint"].startswith("take the leader-epoch-checkpoint")
-    assert "the batch at offset 10 was written under leader epoch 3, the leader-epoch-checkpoint says 0" in ran.err
+    assert error["hint"].startswith("copy leader-epoch-checkpoint")
+    assert "the batch at offset 10 has leader epoch 3, but leader-epoch-checkpoint says 0" in ran.err
     logs = {path.name[:20] for path in (tmp_path / "remote").rglob("*.log")}
     assert logs == {f"{0:020d}"}
 

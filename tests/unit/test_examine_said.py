@@ -37,13 +37,13 @@ def test_index_of_whole_entries_has_a_size_and_any_other_a_fault(tmp_path: Path,
     for size in (1, 3 * length - 1, 3 * length + 1):
         spoilt = replace(segment, **{name: FileRef("x", size, 0)})
         (said,) = faults_by_size(spoilt)
-        assert said.startswith(f"{words}: {size} byte")
-        assert said.endswith(f"no multiple of {length}")
+        assert said.startswith(f"{words}: the size is {size} byte")
+        assert said.endswith(f"not a multiple of {length}")
         assert faults_by_size(replace(spoilt, next_base_offset=None)) == ()
     most = segment.log.size // 26 + 1  # as many batches as the smallest entry lets the log have
     assert faults_by_size(replace(segment, **{name: FileRef("x", most * length, 0)})) == ()
     (said,) = faults_by_size(replace(segment, **{name: FileRef("x", (most + 1) * length, 0)}))
-    assert said == f"{words}: {most + 1} entries, more than a log of {segment.log.size} bytes can have"
+    assert said == f"{words}: the index has {most + 1} entries, more than a log of {segment.log.size} bytes can have"
 
 
 @pytest.mark.parametrize("name", ["offset_index", "time_index", "transaction_index"])
@@ -101,8 +101,8 @@ def test_files_above_the_log_and_below_it_are_not_compared_and_it_is_said_why(tm
     (folder / "leader-epoch-checkpoint").write_text("0\n1\n0 5\n")
     found = examined(tmp_path).snapshots
     end = examined(tmp_path).facts.log_end_offset
-    assert found[99].explanation == f"is above the log end offset {end}"
-    below = "is below the log, which begins at 5: a broker deletes the file when it starts"
+    assert found[99].explanation == f"the offset is above the log end offset {end}"
+    below = "the offset is below the log, which begins at 5: a broker deletes the file when it starts"
     assert {offset: found[offset].explanation for offset in (2, 3, 5)} == dict.fromkeys((2, 3, 5), below)
     assert found[10].compared.is_trusted
 
@@ -142,7 +142,7 @@ def test_what_keeps_the_log_from_being_stable_is_named(tmp_path: Path) -> None:
     plain, opening = data_batch(0, 2, 7, 0, 0), data_batch(2, 2, 8, 0, 0, transactional=True)
     assert why("sound", plain, high_watermark=2) == "the high watermark is 2"
     assert why("open", plain, opening, high_watermark=4) == "a transaction is open since offset 2"
-    unknown = "replication-offset-checkpoint does not name this partition, or cannot be read"
+    unknown = "replication-offset-checkpoint does not name the partition, or cannot be read"
     assert why("unnamed", plain, high_watermark=None) == unknown
 
 

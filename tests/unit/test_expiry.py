@@ -163,7 +163,7 @@ def test_a_log_older_than_a_week_is_repaired_once_and_not_told_to_be_replaced(tm
     old = 1_600_000_000_000
     segments = {base: [data_batch(base, 5, 7, 0, base, timestamp=old + base * DAY)] for base in (0, 5, 10)}
     write_partition(tmp_path / "logs", "orders", 0, segments, high_watermark=15, indexes=True)
-    assert_said(tiersnap("repair", tmp_path / "logs", "--apply"), 0, "2 snapshots are in place")
+    assert_said(tiersnap("repair", tmp_path / "logs", "--apply"), 0, "2 snapshots are written")
     for offset in (5, 10):
         written = snapshot_file.decode((tmp_path / f"logs/orders-0/{offset:020d}.snapshot").read_bytes())
         assert written["producer_id"].tolist() == [7]

@@ -188,4 +188,4 @@ def test_an_older_copy_without_which_another_attempt_finished_is_none_though_tha
     claim(store, segment, Attempt.of(older.id.segment_id, "run"))
     finish(store, claim(store, segment, Attempt.of(new_segment_id(), "run")))
     assert [each.id for each in published(store, layout)] == [newer.id]
-    assert "tier the segment again" in caplog.text
+    assert "upload the segment again with tier" in caplog.text

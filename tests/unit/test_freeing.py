@@ -30,7 +30,7 @@ pytestmark = pytest.mark.unit
 
 PARTITION = TopicIdPartition("orders", TOPIC_ID, 0)
 OLD, NEW = "tqimKeZwStOEOwRzT3L5oQ", "adh9f8BMS4anaUnD8KWfWg"
-NOTHING_TO_DO = "nothing is left to tier"
+NOTHING_TO_DO = "no segment is left to tier"
 
 
 def stuck(*, next_offset: int = 100, ignores_published: bool = False, seen: frozenset[str] = frozenset()) -> Freeing:
@@ -158,7 +158,7 @@ def test_what_others_freed_at_the_last_moment_is_left_to_them():
     ("progress", "end", "said"),
     [
         (CopyProgress.MOVED_ON, End.FREED, "the copy task continues"),
-        (CopyProgress.QUIET, End.FREED, "nothing is left to copy"),
+        (CopyProgress.QUIET, End.FREED, "no segment is left to upload"),
         (CopyProgress.STUCK_AHEAD, End.STUCK_AHEAD, "fails at offset 200"),
         (CopyProgress.FAILING, End.PLANNED, ""),
     ],

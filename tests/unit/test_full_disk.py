@@ -86,32 +86,34 @@ def test_a_full_store_is_transient_and_the_next_run_fills_it(empty_disk: SmallDi
 
 def test_repair_says_how_much_must_be_freed_when_the_disk_is_full(disk: SmallDisk) -> None:
     ran = tiersnap("repair", disk.folder, "--apply")
-    assert_said(ran, 3, f"{disk.folder}: the snapshots need 16.0 KiB, 0 B are free: free 16.0 KiB first")
+    assert_said(ran, 3, f"{disk.folder}: the snapshots need 16.0 KiB, and 0 B are free: first free 16.0 KiB more")
     assert "4 snapshots were not written" in ran.err
     assert ran.err.count("cannot write") == 1, "once a disk, whatever number of partitions is on it"
     assert "nothing to write" not in ran.err
     assert "heap dumps" in ran.err, "a way to free it that deletes no record"
     assert not list(disk.folder.rglob("*.tmp"))
     disk.empty()
-    assert_said(tiersnap("repair", disk.folder, "--apply"), 0, "4 snapshots are in place")
+    assert_said(tiersnap("repair", disk.folder, "--apply"), 0, "4 snapshots are written")
 
 
 def test_repair_writes_what_fits_and_says_so(disk: SmallDisk) -> None:
     with (disk.folder / "filler").open("r+b") as file:
         file.truncate(file.seek(0, os.SEEK_END) - 8192)
     ran = tiersnap("repair", disk.folder, "--apply")
-    assert_said(ran, 3, "2 snapshots are in place", "2 snapshots were not written", "free 8.0 KiB first")
+    assert_said(ran, 3, "2 snapshots are written", "2 snapshots were not written", "first free 8.0 KiB more")
 
 
 def test_doctor_and_repair_say_the_same_of_free_space(disk: SmallDisk) -> None:
     found = json.loads(tiersnap("doctor", disk.folder).out)["result"]
     assert found["log_dirs"][0]["free_bytes"] == 0
     planned = tiersnap("repair", disk.folder)
-    assert_said(planned, 0, "the snapshots need 16.0 KiB, 0 B are free: free 16.0 KiB first")
+    assert_said(planned, 0, "the snapshots need 16.0 KiB, and 0 B are free: first free 16.0 KiB more")
     screen = tiersnap("doctor", disk.folder, output="table").out
     assert "0 B of" in screen
     steps = lines_of(found["next"])
-    assert steps[0].startswith(f"{disk.folder}: full, free at least 16.0 KiB for 4 snapshots first")
+    assert steps[0].startswith(
+        f"{disk.folder}: the disk is full: free at least 16.0 KiB for 4 snapshots before the next steps"
+    )
     assert not any("retention.ms" in step for step in steps), "no broker runs that would delete anything"
     repair = next(number for number, step in enumerate(steps) if "repair" in step and "--apply" in step)
     assert repair > 1
@@ -125,7 +127,7 @@ def test_doctor_frees_a_full_disk_by_unblock_before_it_deletes_records(disk: Sma
     with broker(disk.folder):
         steps = json.loads(tiersnap("doctor", disk.folder).out)["result"]["next"]
     assert steps[0]["command"].startswith("tiersnap unblock ")
-    assert steps[0]["note"].endswith("needs no disk space here")
+    assert steps[0]["note"].endswith("needs no disk space on this host")
     (retention,) = (number for number, step in enumerate(steps) if "retention.ms" in step["words"])
     assert retention == len(steps) - 1
     assert "DELETES RECORDS" in steps[retention]["words"]
@@ -139,7 +141,7 @@ def test_free_space_is_what_this_user_may_write(tmp_path: Path, monkeypatch: pyt
     found = disk_of(tmp_path)
     assert found.free == space.f_bavail * space.f_frsize
     assert found.writable == (space.f_bfree if is_root else space.f_bavail) * space.f_frsize
-    said = re.search(r", ([^,]+) are free", says_space(4096, tmp_path))
+    said = re.search(r", and ([^,]+) are free", says_space(4096, tmp_path))
     assert said is not None
     assert said[1].startswith(human_bytes(found.free))
 
@@ -172,7 +174,7 @@ def test_restore_keeps_no_hidden_reserve(disk: SmallDisk, tmp_path: Path) -> Non
     fill(disk)
     ran = tiersnap(*words)
     assert ran.exit_code == 3, ran.err
-    needs = re.search(r"the folders need (\S+ KiB), 0 B are free: free \1 first", ran.err)
+    needs = re.search(r"the folders need (\S+ KiB), and 0 B are free: first free \1 more", ran.err)
     assert needs is not None, ran.err
     disk.empty()
     assert_said(tiersnap(*words), 0)

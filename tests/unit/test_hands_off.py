@@ -102,7 +102,7 @@ def test_no_table_is_written_into_a_log_directory(log_dir: Path, tmp_path: Path,
     (tmp_path / "innocent").symlink_to(log_dir)
     before = tree(log_dir)
     warehouse = (tmp_path / where).as_uri() if is_uri else str(tmp_path / where)
-    with pytest.raises(UsageError, match=r"the warehouse .* holds a broker's log"), only_run(warehouse, "run"):
+    with pytest.raises(UsageError, match=r"the warehouse .* is a broker's log directory"), only_run(warehouse, "run"):
         pass
     assert tree(log_dir) == before
 
@@ -172,7 +172,7 @@ def test_the_demo_deletes_only_what_a_demo_left(log_dir: Path, tmp_path: Path) -
     theirs = tmp_path / "theirs"
     theirs.mkdir()
     (theirs / "thesis.tex").write_text("x")
-    assert_said(tiersnap("demo", "--to", theirs), 2, "contains files of no demo: thesis.tex")
+    assert_said(tiersnap("demo", "--to", theirs), 2, "contains files that no demo made: thesis.tex")
     assert_said(tiersnap("demo", "--to", log_dir), 2, "a broker's log")
     assert (theirs / "thesis.tex").read_text() == "x"
 

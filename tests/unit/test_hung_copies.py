@@ -135,8 +135,8 @@ def test_a_copy_hangs_after_thirty_minutes_or_ten_times_as_long_as_others_take()
     found = copying.hung()
     assert found is not None
     assert (
-        "orders-3: broker 1 has been copying the segment at offset 0 (9 B) for 30.0 min; no later segment is tiered"
-        in found.says()
+        "orders-3: broker 1 has been uploading the segment at offset 0 (9 B) for 30.0 min; until then no later "
+        "segment is tiered" in found.says()
     )
     for _ in range(3):
         copying.finish(10 * MINUTE) if copying.under_way else None
@@ -309,7 +309,7 @@ def test_doctor_names_a_copy_that_hangs_and_what_frees_it(tmp_path: Path) -> Non
         assert 3_600_000 <= hung["age_ms"] < 3_700_000
         given = f"--now {now[1].replace('0Z', '0000+00:00')} --bootstrap-server model:9092"
         assert free.startswith(f"tiersnap unblock LOGDIR {given} --remote s3://")
-        assert (free[-8:], step["note"]) == (" --apply", "on the host of broker 1")
+        assert (free[-8:], step["note"]) == (" --apply", "run it on the host of broker 1")
         _, on_host = said(place, "doctor", place.disk, *now)
         assert (hung["waiting_bytes"], on_host["hung"][0]["waiting_bytes"]) == (162, 0), "of the files that are there"
         assert on_host["next"][0]["command"].startswith(f"tiersnap unblock {place.disk} {given} ")
@@ -331,8 +331,8 @@ def test_doctor_restarts_only_brokers_that_the_repair_here_does_not(
     assert [each["broker"] for each in result["hung"]] == [1]
     assert [each["verdict"] for each in result["waiting"]] == ["MISSING_SNAPSHOT"]
     assert any(each["command"].startswith("tiersnap repair") for each in result["next"])
-    restarts = [each["note"] for each in result["next"] if each["words"].startswith("restart the leader")]
-    assert restarts == ["on the host of broker 1"] * is_restarted
+    restarts = [each["note"] for each in result["next"] if each["words"].startswith("restart the broker that leads")]
+    assert restarts == ["run it on the host of broker 1"] * is_restarted
 
 
 def test_doctor_names_no_copy_of_a_topic_that_is_not_copied(tmp_path: Path) -> None:
@@ -357,7 +357,7 @@ def test_unblock_switches_copying_off_and_on_alone_for_a_copy_that_hangs(tmp_pat
         code, plan = said(place, *words)
         ((row,), before) = plan["rows"], [*cluster.records(PARTITION_OF_PLACE)]
         assert (code, row["outcome"], row["tier"], row["publish"], toggled) == (0, "PLANNED", 0, 0, [])
-        assert "broker 1 has been copying the segment at offset 15" in row["reason"]
+        assert "broker 1 has been uploading the segment at offset 15" in row["reason"]
         code, done = said(place, *words, "--apply")
         assert (code, [row["outcome"] for row in done["rows"]]) == (0, ["FREED"])
         assert toggled == ["true", None]

@@ -36,10 +36,10 @@ pytestmark = pytest.mark.unit
 CLOCK = ("--now", "2026-11-21T13:00:00Z")
 AT = 1_795_266_000_000
 FAULTS = {
-    ZEROS_FOR_TIMES: "time index: 873813 entries, more than a log of",
+    ZEROS_FOR_TIMES: "time index: the index has 873813 entries, more than a log of",
     LAST_TIME_ZERO: "time index: at byte ",
     POSITION_BEHIND: "offset index: at byte ",
-    ZEROS_FOR_OFFSETS: "offset index: 1310720 entries, more than a log of",
+    ZEROS_FOR_OFFSETS: "offset index: the index has 1310720 entries, more than a log of",
 }
 INDEXES = (".index", ".timeindex", ".txnindex")
 
@@ -55,7 +55,9 @@ def reasons(ran: Ran) -> dict[int, str]:
 def test_scan_names_each_broken_index_and_what_mends_it(tmp_path: Path) -> None:
     write_broken_indexes(tmp_path)
     ran = scanned(tmp_path)
-    mends = f"or with the broker stopped: tiersnap repair {tmp_path} --now 2026-11-21T13:00:00+00:00 --replace --apply"
+    mends = (
+        f"or while the broker is stopped: tiersnap repair {tmp_path} --now 2026-11-21T13:00:00+00:00 --replace --apply"
+    )
     assert_said(ran, 4, "next for INDEX_DAMAGED: tiersnap tier ", mends)
     found = reasons(ran)
     assert found.keys() == FAULTS.keys()
@@ -68,7 +70,7 @@ def test_scan_names_each_broken_index_and_what_mends_it(tmp_path: Path) -> None:
 def test_scan_finds_no_fault_in_indexes_of_real_brokers(source: Path) -> None:
     ran = scanned(source)
     assert not reasons(ran)
-    assert "rebuilt for the upload" not in ran.out
+    assert "the upload rebuilds" not in ran.out
 
 
 def test_doctor_names_the_indexes_whose_size_is_wrong(tmp_path: Path) -> None:
@@ -167,10 +169,14 @@ def test_judge_lets_later_segments_pass_a_damaged_index() -> None:
 
 def test_damaged_index_beside_a_broker_is_named_and_blocks_what_follows() -> None:
     damaged = changed(SEGMENTS[0], index_faults=(FAULT,))
-    more = {"broker": BrokerAtWork("its broker's copy task works"), "mends_indexes": True, "beyond_broker": {10}}
+    more = {
+        "broker": BrokerAtWork("the copy task of the partition's leader works"),
+        "mends_indexes": True,
+        "beyond_broker": {10},
+    }
     assert verdicts(damaged, *SEGMENTS[1:3], **more) == "INDEX_DAMAGED LEFT_TO_BROKER LEFT_TO_BROKER"
     (found, *_) = judge(PARTITION, [damaged], expiry=BrokerExpiry(NOW, DAY), **more)  # type: ignore[arg-type]
-    assert found.reason == f"{FAULT}; its broker's copy task works"
+    assert found.reason == f"{FAULT}; the copy task of the partition's leader works"
 
 
 EXTENT = SegmentExtent(100, 119, 9000, 50)
@@ -207,9 +213,9 @@ def test_offset_index_is_wrong_by_its_order(rows: list[tuple[int, int]], fault: 
     [
         (TIMES, ""),
         ([(50, 5), (50, 11)], ""),
-        ([(40, 5)], "it ends with timestamp 40, the largest is 50"),
-        ([], "it ends with timestamp -1, the largest is 50"),
-        ([(60, 5)], "it ends with timestamp 60, the largest is 50"),
+        ([(40, 5)], "the index ends with timestamp 40, but the largest timestamp of the segment is 50"),
+        ([], "the index ends with timestamp -1, but the largest timestamp of the segment is 50"),
+        ([(60, 5)], "the index ends with timestamp 60, but the largest timestamp of the segment is 50"),
         ([*TIMES, (0, 0)], "at byte 24: timestamp expected at least 50, found 0"),
         ([(50, 11), (50, 5)], "at byte 12: relative offset expected at least 11, found 5"),
         ([(50, 20)], "at byte 0: relative offset expected at most 19, found 20"),
@@ -243,8 +249,14 @@ ABORTED = (0, 0, 7, 101, 110, 111)
         ([(1, 0, 7, 101, 110, 111)], "at byte 0: version expected 0, found 1"),
         ([ABORTED, ABORTED], "at byte 34: last offset expected at least 111, found 110"),
         ([(0, 0, 7, 4, 99, 111)], "at byte 0: last offset expected at least 100, found 99"),
-        ([(0, 0, 7, 101, 120, 121)], "at byte 0: transaction from 101 to 120, the last offset is 119"),
-        ([(0, 0, 7, 112, 110, 111)], "at byte 0: transaction from 112 to 110, the last offset is 119"),
+        (
+            [(0, 0, 7, 101, 120, 121)],
+            "at byte 0: the transaction from offset 101 to 120 is not within the segment, whose last offset is 119",
+        ),
+        (
+            [(0, 0, 7, 112, 110, 111)],
+            "at byte 0: the transaction from offset 112 to 110 is not within the segment, whose last offset is 119",
+        ),
     ],
 )
 def test_transaction_index_is_wrong_by_its_order(rows: list[tuple[int, ...]], fault: str) -> None:

@@ -59,8 +59,8 @@ def test_padding_does_not_eat_zero_bytes_of_the_last_entry() -> None:
 @pytest.mark.parametrize(
     ("decode", "data", "position", "message"),
     [
-        (indexes.decode_offset_index, GOLDEN_OFFSET_INDEX[:-1], 8, "length expected a multiple of 8, found 15"),
-        (indexes.decode_time_index, GOLDEN_TIME_INDEX + b"\0", 24, "length expected a multiple of 12, found 25"),
+        (indexes.decode_offset_index, GOLDEN_OFFSET_INDEX[:-1], 8, "the length is 15, expected a multiple of 8"),
+        (indexes.decode_time_index, GOLDEN_TIME_INDEX + b"\0", 24, "the length is 25, expected a multiple of 12"),
         (indexes.decode_offset_index, bytes.fromhex("ffffffff00001068"), 0, "expected at least 0, found -1"),
         (indexes.decode_offset_index, GOLDEN_OFFSET_INDEX[:8] * 2, 8, "relative offset expected at least 6, found 5"),
         (

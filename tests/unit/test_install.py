@@ -84,7 +84,7 @@ def test_what_was_stored_is_written_where_it_lacks_and_nothing_else(store, folde
     assert done.exit_code == 0, done.err
     assert content(folder) == before | {f"{offset:020d}.snapshot": expected(offset) for offset in MISSING}
     assert done.row(offset=183)["run_id"] == "r1"
-    assert done.row(offset=183)["reason"] == "equals the log: 6 producers"
+    assert done.row(offset=183)["reason"] == "the snapshot equals the log: 6 producers"
     assert tiersnap("scan", folder.parent).out.count("MISSING") == 0
     times = {path: path.stat().st_mtime_ns for path in folder.iterdir()}
     again = install(store, folder, "--apply")
@@ -283,7 +283,7 @@ def test_a_snapshot_that_knows_more_than_the_log_is_better_than_what_repair_woul
     put(store, {20: snapshot_file.encode(entries)}, at=TopicIdPartition("t", "lZ6vvmajTWKDBUTV6SQAtQ", 0))
     ran = install(store, folder, "--apply")
     assert ran.row(offset=20)["action"] == "WRITE"
-    assert "also knows 1 producer " in ran.row(offset=20)["reason"]
+    assert "also has 1 producer " in ran.row(offset=20)["reason"]
 
 
 def test_a_manifest_that_cannot_be_read_is_corrupt(store, folder):
@@ -298,7 +298,7 @@ def test_install_goes_on_when_one_partition_cannot_be_read(store, folder):
     (path,) = store.root.rglob("a-*/0/manifest-*.json")
     path.write_text(json.dumps({"version": 1}))
     ran = install(store, folder, "--apply")
-    assert_said(ran, 5, "manifest-r1.json: not a snapshot manifest", "4 snapshots are in place")
+    assert_said(ran, 5, "manifest-r1.json: not a snapshot manifest", "4 snapshots are written")
     assert actions(ran) == dict.fromkeys(MISSING, "WRITE")
     assert (folder / snapshot_file.file_name(183)).is_file()
 

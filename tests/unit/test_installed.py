@@ -70,7 +70,7 @@ def test_a_checkout_that_was_built_and_a_copy_of_an_own_index_are_told_apart(tmp
 def test_one_file_says_what_else_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PEX", "/tmp/tiersnap")
     assert "pip install '/" not in with_extra("s3")
-    assert "install the wheel in a virtual environment" in with_extra("s3")
+    assert "install the wheel into a virtual environment" in with_extra("s3")
 
 
 def test_nothing_says_to_install_it_by_a_name_that_anybody_may_register() -> None:

@@ -50,7 +50,7 @@ def held_elsewhere(store: DirectoryStore, *, seconds_ago: float = 0) -> None:
 
 def test_who_has_to_wait_is_told_for_whom_and_since_when(store: DirectoryStore) -> None:
     held_elsewhere(store, seconds_ago=60)
-    told = r"run theirs on broker-9 \(pid 17\) is at work on this warehouse, last heard of at 20\d\d-"
+    told = r"run theirs on broker-9 \(pid 17\) is using this warehouse; it last renewed the lock at 20\d\d-"
     with pytest.raises(TransientError, match=told) as raised:
         Lease(store, KEY, "ours")
     assert raised.value.exit_code is ExitCode.TRANSIENT
@@ -75,7 +75,7 @@ def test_a_plan_waits_for_a_run_in_a_folder_and_changes_no_file(tmp_path: Path) 
         assert not folder.exists()
     with (
         only_run(str(folder), "first"),
-        pytest.raises(TransientError, match=r"run first on .* is at work on this warehouse"),
+        pytest.raises(TransientError, match=r"run first on .* is using this warehouse"),
         only_run(str(folder), "plan", writes=False),
     ):
         pass

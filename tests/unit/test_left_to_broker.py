@@ -108,4 +108,6 @@ def test_run_does_what_the_cluster_says_whatever_the_objects_are(source: Path, t
         assert (ran.errors, ran.segments_uploaded) == ([], expected), name
         reasons = {row["reason"] for row in ran.readiness if row["verdict"] == "LEFT_TO_BROKER"}
         when = {"works": "now", "never": "never"}.get(name)
-        assert reasons == ({f"its broker's copy task works, and copies it {when}"} if when else set())
+        assert reasons == (
+            {f"the copy task of the partition's leader works, and will upload the segment {when}"} if when else set()
+        )

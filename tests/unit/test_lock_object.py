@@ -65,9 +65,9 @@ def test_delete_leaves_a_version_of_another_writer(store: DirectoryStore) -> Non
         (ELSEWHERE, 100, False, None),
         (HERE, 100, False, None),
         (ELSEWHERE, 101, False, "it is stale"),
-        (GONE, 0, False, "its holder's process has ended"),
-        (ELSEWHERE, 0, True, "its holder gave up"),
-        (None, 0, False, "its holder gave up"),
+        (GONE, 0, False, "the process of its holder has ended"),
+        (ELSEWHERE, 0, True, "its holder released it"),
+        (None, 0, False, "its holder released it"),
     ],
 )
 def test_holder_is_over_if_it_gave_up_or_is_stale_or_its_process_is_gone(

@@ -155,7 +155,7 @@ def test_without_any_start_nothing_is_made_and_repair_says_how_to_get_one(tmp_pa
     assert ran.exit_code == (4 if words else 5), ran.err  # one that is not replaced is CORRUPT
     assert "--remote s3://bucket/prefix" in ran.err
     assert {row["action"] for row in ran.rows} <= {"NO_START", "NEEDS_REPLACE"}
-    assert "the log begins in remote storage, which was not asked" in ran.rows[-1]["reason"]
+    assert "the log begins in remote storage, which was not read" in ran.rows[-1]["reason"]
     assert not list((tmp_path / "out").rglob("*.snapshot"))
     refused = tier(logs, tmp_path / "remote", *words)
     assert refused.exit_code == 5
@@ -174,7 +174,7 @@ def test_where_the_checkpoint_of_log_starts_cannot_be_read_nothing_is_made_from_
     ran = tiersnap("repair", logs, "--above-newest", "--apply")
     assert ran.exit_code == 5, ran.err
     assert {row["action"] for row in ran.rows} == {"NO_START"}
-    assert "start the broker, which writes a new one in a minute" in ran.err
+    assert "start the broker, which writes the file again within a minute" in ran.err
     assert ran.err.count(str(logs / "log-start-offset-checkpoint")) == 1
     assert not list(logs.rglob("*.snapshot"))
 
@@ -214,7 +214,7 @@ def test_a_file_that_equals_the_fold_of_the_files_alone_is_not_trusted(tmp_path:
     refused = tier(logs, tmp_path / "nothing")
     assert refused.exit_code == 4
     assert "UNVERIFIED_SNAPSHOT" in refused.err
-    assert "no whole remote segment of orders-0 is there" in refused.err
+    assert "the location has no complete remote segment of orders-0" in refused.err
 
     remote = as_brokers_copied(tmp_path, "aiven")
     assert tier(logs, remote).exit_code == 4, "against the copy's state they lack producers"
@@ -328,7 +328,7 @@ def test_a_snapshot_that_is_not_what_its_claim_says_starts_nothing(tmp_path: Pat
     logs = shortened(tmp_path)
     ran = repair(logs, "--remote", remote, *words)
     assert ran.exit_code == 0, ran.err
-    assert "orders-0: " in ran.err and "its claim says" in ran.err
+    assert "orders-0: " in ran.err and "the claim of its segment says" in ran.err
     assert snapshots_in(logs) == {offset: whole[offset] for offset in (30, 40)}
 
 
@@ -434,7 +434,7 @@ def test_a_repair_that_finds_no_start_writes_nothing_and_says_why(
     if checkpoint is None:
         assert "log start of orders-0 unknown: log-start-offset-checkpoint cannot be read" in ran.err
     else:
-        assert "orders-0: its first local segment is 20: " in ran.err
+        assert "orders-0: the first local segment is 20: " in ran.err
         assert "--remote, its prefix and --layout must be those of the brokers" in ran.err
 
 
@@ -456,7 +456,7 @@ def test_a_copy_of_ours_whose_claim_does_not_vouch_for_its_snapshot_is_no_start(
     logs = shortened(tmp_path)
     ran = repair(logs, "--remote", remote)
     assert (ran.exit_code, snapshots_in(logs)) == (4, {})
-    assert "its claim does not vouch for it" in ran.err
+    assert "because the claim of its segment does not mark it as trusted" in ran.err
     (claim,) = (path for path in remote.rglob("*") if path.is_file() and b'"finished"' in path.read_bytes())
     claim.write_bytes(b"{}")
     assert repair(logs, "--remote", remote).exit_code == 4, "nobody knows whose copy it is"

@@ -42,7 +42,10 @@ CASE = DATA.parent / "cases/tiered-3.7.0"
 REMOTE = ("--remote", str(CASE / "remote"), "--layout", "local-tiered-storage")
 NOW = ("--now", "2026-11-27T19:00:00Z")
 EMPTY = bytes.fromhex("000148674bc700000000")
-TELLS = "log-start-offset-checkpoint does not name it, and leader-epoch-checkpoint begins at 0, below the first"
+TELLS = (
+    "log-start-offset-checkpoint does not name the partition, and leader-epoch-checkpoint begins at offset 0, below "
+    "the first"
+)
 
 
 @pytest.fixture(name="disk")
@@ -177,7 +180,7 @@ def test_a_command_names_the_unknown_log_start_and_the_option(
     said = ran.out + ran.err
     assert said.count("log start of led-0 unknown") == 1, said
     assert TELLS in said and "--log-start led-0=OFFSET" in said
-    assert "nobody would notice" not in said and "agree with the log" not in said
+    assert "no producer would be affected" not in said and "agree with the log" not in said
 
 
 @pytest.mark.parametrize(
@@ -225,7 +228,7 @@ def test_tier_writes_nothing_when_remote_storage_does_not_tell_the_log_start(
 ) -> None:
     (tmp_path / "elsewhere").mkdir()
     ran = tiersnap("tier", bare, "--remote", tmp_path / "elsewhere", *NOW, *apply)
-    assert_said(ran, 4, "1 segment UNKNOWN_LOG_START", TELLS, "--log-start led-0=OFFSET states it")
+    assert_said(ran, 4, "1 segment UNKNOWN_LOG_START", TELLS, "state it with --log-start led-0=OFFSET")
     assert not [path for path in (tmp_path / "elsewhere").rglob("*") if path.suffix in (".snapshot", ".log")]
 
 
@@ -235,8 +238,8 @@ def test_commands_refuse_when_remote_storage_does_not_tell_the_log_start(
 ) -> None:
     (tmp_path / "elsewhere").mkdir()
     ran = tiersnap(*words, disk, "--remote", tmp_path / "elsewhere", *NOW)
-    assert_said(ran, 4, TELLS, "--log-start led-0=OFFSET states it")
-    assert "--remote may tell it" not in ran.err, "it was asked"
+    assert_said(ran, 4, TELLS, "state it with --log-start led-0=OFFSET")
+    assert "--remote may show it" not in ran.err, "it was asked"
 
 
 def test_a_stated_log_start_counts_as_if_the_checkpoint_named_it(bare: Path) -> None:
@@ -259,7 +262,7 @@ def test_commands_take_a_stated_log_start(disk: Path, words: list[str]) -> None:
 def test_a_stated_log_start_that_contradicts_the_checkpoint_is_refused(disk: Path) -> None:
     (disk / "log-start-offset-checkpoint").write_text("0\n1\nled 0 0\n")
     ran = tiersnap("repair", disk, "--log-start", "led-0=560")
-    assert_said(ran, 2, "--log-start led-0=560: log-start-offset-checkpoint says 0")
+    assert_said(ran, 2, "--log-start led-0=560: contradicts log-start-offset-checkpoint, which has 0")
     assert tiersnap("verify", disk, "--log-start", "led-0=0").exit_code == 0
 
 
@@ -423,7 +426,7 @@ def test_a_run_asks_the_cluster_for_the_log_starts_of_all_partitions(disk: Path)
     assert facts_from_cluster(cluster, named, stated, is_bounded=False) == asked
 
 
-@pytest.mark.parametrize(("stated", "says"), [({"led-0": 560}, "says 0"), ({"led-1": 0}, "no such partition")])
+@pytest.mark.parametrize(("stated", "says"), [({"led-0": 560}, "has 0"), ({"led-1": 0}, "no such partition")])
 def test_a_run_refuses_a_log_start_that_cannot_be(disk: Path, stated: dict[str, int], says: str) -> None:
     (disk / "log-start-offset-checkpoint").write_text("0\n1\nled 0 0\n")
     with pytest.raises(UsageError, match=says):

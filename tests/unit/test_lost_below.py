@@ -128,7 +128,7 @@ def test_every_command_names_lost_offsets(
     for command in (("tier",), ("tier", "--apply"), ("scan",), ("doctor",)):
         ran = tiersnap(command[0], source, *words(store, name), *command[1:])  # type: ignore[arg-type]
         found = [each["message"] for each in json.loads(ran.out)["errors"]]
-        assert f"orders-0: offsets {said} are in no complete remote segment of this log" in found, (command, ran.err)
+        assert f"orders-0: no complete remote segment of this log has the offsets {said}" in found, (command, ran.err)
         assert ran.exit_code == 5, command
     ran = tiersnap("verify", source, *words(store, name), "--depth", "metadata")  # type: ignore[arg-type]
     rows = [(row["base_offset"], row["next_base_offset"]) for row in ran.rows if row["verdict"] == "MISSING"]
@@ -381,7 +381,7 @@ def world(tmp_path: Path) -> Iterator[World]:
 def test_commands_ask_the_cluster_whether_a_head_is_lost(world: World, command: str) -> None:
     def said() -> bool:
         ran: Ran = result_of(world, world.disks["a"], *commands.CLUSTER, command=command)
-        return "offsets 0 to 4 are in no complete remote segment of this log" in ran.out
+        return "no complete remote segment of this log has the offsets 0 to 4" in ran.out
 
     lose_in(world, 0)
     with broker(Path(world.disks["a"])):

@@ -99,9 +99,9 @@ def test_what_is_lost_below_the_log_start_is_not_missed():
 @pytest.mark.parametrize(
     ("ours", "why"),
     [
-        (segment(100, 189), "it would hide offsets 190 to 199 of leader epoch 0"),
-        (segment(90, 199), "brokers would not read it"),
-        (segment(100, 199, [(0, 0), (1, 150)]), "it would hide offsets 150 to 199 of leader epoch 0"),
+        (segment(100, 189), "its record would hide the offsets 190 to 199 of leader epoch 0"),
+        (segment(90, 199), "brokers would not read the segment"),
+        (segment(100, 199, [(0, 0), (1, 150)]), "its record would hide the offsets 150 to 199 of leader epoch 0"),
     ],
     ids=["ends earlier", "begins earlier", "other epochs"],
 )
@@ -112,7 +112,7 @@ def test_copy_that_does_not_fit_is_held_back_alone(ours, why):
     lost, held = PublishPlan(PARTITION, tuple(planned), leader=1).errors
     assert B.id.segment_id in lost.message
     assert (type(held), held.exit_code) == (LostCopyError, ExitCode.DATA_CORRUPT)
-    assert f"segment {ours.id.segment_id} is held back: {why}" in held.message
+    assert f"segment {ours.id.segment_id} is not published: {why}" in held.message
     assert "local.retention.ms" in held.hint
 
 
@@ -138,7 +138,7 @@ def test_segment_that_would_hide_the_end_of_another_is_held_back():
     planned = plan([segment(0, 599, lineage)], [lost, complete], lost=[lost])
     assert actions(planned) == [HELD_BACK, KNOWN, LOST]
     _, held = PublishPlan(PARTITION, tuple(planned)).errors
-    assert "it would hide offsets 600 to 999 of leader epoch 1, which brokers find now" in held.message
+    assert "its record would hide the offsets 600 to 999 of leader epoch 1, which brokers find now" in held.message
 
 
 def test_new_segment_that_would_hide_another_lineage_waits_with_those_behind_it():
@@ -157,11 +157,11 @@ def test_new_segment_that_would_hide_another_lineage_waits_with_those_behind_it(
     )
     assert actions(planned) == [PUBLISH, *[HELD_BACK] * 3]
     assert {type(each.error) for each in planned[1:]} == {HiddenOffsetsError}
-    said = ["offsets 100 to 149", "offsets 100 to 149", "an earlier segment is held back"]
+    said = ["offsets 100 to 149", "offsets 100 to 149", "an earlier segment cannot be published"]
     assert all(why in each.error.message for why, each in zip(said, planned[1:], strict=True))
     (held,) = PublishPlan(PARTITION, tuple(planned)).errors
     assert (type(held), held.exit_code) == (HiddenOffsetsError, ExitCode.GATE_REFUSED)
-    assert "it would hide offsets 100 to 149 of leader epoch 0" in held.message
+    assert "its record would hide the offsets 100 to 149 of leader epoch 0" in held.message
     assert "remote.log.copy.disable=false" in held.hint
 
 
@@ -180,7 +180,7 @@ def test_segment_that_ends_one_offset_behind_the_known_ones_blocks_what_follows(
     )
     assert actions(planned) == [PUBLISH, *[HELD_BACK] * 3]
     assert {type(each.error) for each in planned[1:]} == {HiddenOffsetsError}
-    said = ["another log", "it would hide offsets 100 to 149", "an earlier segment is held back"]
+    said = ["another log", "its record would hide the offsets 100 to 149", "an earlier segment cannot be published"]
     assert all(why in each.error.message for why, each in zip(said, planned[1:], strict=True))
 
 
@@ -235,11 +235,11 @@ def test_copy_is_said_to_be_read_in_part_where_another_hides_the_rest():
     assert actions(planned) == [KNOWN, PUBLISH, KNOWN, KNOWN]
     (error,) = PublishPlan(PARTITION, tuple(planned)).errors
     assert isinstance(error, LostCopyError)
-    assert f"offsets 100 to 199: segment {ours.id.segment_id} is read in part" in error.message
+    assert f"offsets 100 to 199: segment {ours.id.segment_id}: brokers read only a part" in error.message
 
 
 def test_a_lost_copy_that_is_all_that_brokers_know_has_its_place_taken_by_none():
-    with pytest.raises(LostCopyError, match="nor is any other of this partition") as caught:
+    with pytest.raises(LostCopyError, match="has no other complete segment of the partition") as caught:
         plan([segment(0, 99)], [A], lost=[A])
     assert "--remote" in caught.value.hint
 
@@ -333,17 +333,17 @@ def test_remote_storage_and_leaders_are_asked_only_of_copies_that_were_not_liste
 
 
 def test_where_nothing_is_whole_and_nothing_of_ours_is_there_it_may_be_another_place():
-    with pytest.raises(LostCopyError, match="nor is any other of this partition") as caught:
+    with pytest.raises(LostCopyError, match="has no other complete segment of the partition") as caught:
         plan([segment(200, 299)], [A, B], lost=[A, B])
-    assert "is --remote" in caught.value.hint
+    assert "check that --remote" in caught.value.hint
     with pytest.raises(LostCopyError, match=B.id.segment_id):
         plan([], [A, B], lost=[A, B])
 
 
 def test_where_no_copy_of_theirs_is_there_it_may_be_another_place():
-    with pytest.raises(LostCopyError, match="nor is any other of this partition") as caught:
+    with pytest.raises(LostCopyError, match="has no other complete segment of the partition") as caught:
         plan([segment(0, 99)], [A, B], lost=[A, B])
-    assert "is --remote" in caught.value.hint
+    assert "check that --remote" in caught.value.hint
 
 
 def test_copy_of_another_log_is_left_out_only_where_this_log_has_its_offsets():
@@ -352,7 +352,7 @@ def test_copy_of_another_log_is_left_out_only_where_this_log_has_its_offsets():
     options = {"log_start_offset": 0, "why_outside": lambda each: "another log" if each == ours else ""}
     planned = plan_segments(PARTITION, [A, ours, C], known, **options, complete_segments=lambda _: set())
     assert actions(planned) == [KNOWN, HELD_BACK, KNOWN, LOST]
-    assert "is held back: another log" in PublishPlan(PARTITION, planned).errors[1].message
+    assert "is not published: another log" in PublishPlan(PARTITION, planned).errors[1].message
     (_, planned, _) = plan_segments(PARTITION, [A, ours, C], known, **options, complete_segments=set)
     assert planned.action is COVERED
     # It ends where more of this log goes on, so that brokers are to read its offsets.

@@ -54,7 +54,7 @@ def test_verify_tells_a_lost_head_from_retention_by_the_log_start_of_the_cluster
 ) -> None:
     lose(world, *lost)
     assert verify(world, asks=False) is ExitCode.PARTIAL, "it may be either"
-    assert verify(world, asks=True) is ExitCode.DATA_CORRUPT, "the log starts at 0"
+    assert verify(world, asks=True) is ExitCode.DATA_CORRUPT, "the snapshot is below the log start offset 0"
     world.cluster.there[PARTITION.topic].offsets[0] = BASES[len(lost)], 20
     assert verify(world, asks=True) is ExitCode.OK, "retention deleted them"
     assert verify(world, asks=False) is ExitCode.PARTIAL
@@ -201,6 +201,6 @@ def test_verify_does_not_take_the_checkpoint_of_a_running_broker_for_the_log_sta
     with broker(disk):
         running = result_of(world, disk, "--depth", "metadata")
     assert (running.exit_code, lost_rows(running)) == (6, [(0, 5, "UNVERIFIED")])
-    assert "its log-start-offset-checkpoint. Give --bootstrap-server" in running.out
+    assert "log-start-offset-checkpoint. Give --bootstrap-server" in running.out
     stopped = result_of(world, disk, "--depth", "metadata")
     assert (stopped.exit_code, lost_rows(stopped)) == (5, [(0, 5, "MISSING")])

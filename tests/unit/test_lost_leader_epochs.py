@@ -186,7 +186,7 @@ def test_scan_and_doctor_name_segments_whose_epochs_are_lost(tmp_path: Path) -> 
     ran = tiersnap("scan", tmp_path, "--segments")
     assert_said(ran, 4, "next for INDEX_DAMAGED: ")
     assert list(verdicts(ran).values()) == [*["INDEX_DAMAGED"] * 3, "READY", "ACTIVE_SEGMENT"]
-    assert ran.row(base_offset=0)["reason"] == "leader epochs: leader-epoch-checkpoint lacks them"
+    assert ran.row(base_offset=0)["reason"] == "leader-epoch-checkpoint lacks leader epochs of the segment"
     told = tiersnap("doctor", tmp_path, output="table")
     assert_said(told, 4)
     assert "3 segments: INDEX_DAMAGED" in told.out
@@ -223,8 +223,8 @@ def test_run_uploads_epochs_that_the_batches_tell(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("log_start", "step", "reason"),
     [
-        (0, "MISSING_INDEX: bring leader-epoch-checkpoint back from another replica", "no leader epochs"),
-        (None, "UNKNOWN_LOG_START: name the remote storage of the brokers", "lost its epochs"),
+        (0, "MISSING_INDEX: copy leader-epoch-checkpoint from another replica", "no leader epochs"),
+        (None, "UNKNOWN_LOG_START: name the remote storage of the brokers", "lost epochs of the partition"),
     ],
 )
 def test_tier_uploads_no_rebuilt_epochs_of_a_log_that_goes_back_further(

@@ -134,5 +134,7 @@ def test_a_gap_that_the_cleaner_has_passed_is_no_loss(cleaner_offset, is_lost):
 @pytest.mark.parametrize(("cleaner_offset", "is_lost"), [(11, True), (12, True), (13, False)])
 def test_an_index_that_the_cleaner_left_below_its_offset_proves_nothing(cleaner_offset, is_lost):
     lost, _ = found([(0, 10), (20, 30)], {}, cleaner_offset, (12,))
-    assert [each.proof for each in lost] == ["the index of a segment at 12 still exists"] * is_lost
-    assert found([(0, 10), (20, 30)], {20: encoded([(12, -1)])})[0][0].proof == "a snapshot file names batches in them"
+    assert [each.proof for each in lost] == ["the index file of a segment at offset 12 still exists"] * is_lost
+    assert found([(0, 10), (20, 30)], {20: encoded([(12, -1)])})[0][0].proof == (
+        "a snapshot file names batches with these offsets"
+    )

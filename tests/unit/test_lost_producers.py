@@ -62,7 +62,7 @@ def test_doctor_and_scan_count_producers_as_kafka_does(tmp_path: Path, local_fro
     assert [each.exit_code for each in ran] == [4, 4]
     cure = f"tiersnap repair {at.logs} --now 2026-11-21T12:45:00+00:00 --remote {at.remote} --replace --apply"
     assert cure in commands_of(json.loads(ran[0].out)["result"]["next"])
-    assert_said(ran[1], 4, f"churn-0 knows {len(known & living)} of {len(living)} living producers. If this replica")
+    assert_said(ran[1], 4, f"churn-0 has only {len(known & living)} of {len(living)} active producers. If this replica")
 
 
 @pytest.mark.parametrize("rebuilt", [5, None])
@@ -165,7 +165,9 @@ def test_doctor_ends_with_4_if_remote_storage_does_not_tell_who_lives(tmp_path: 
         path.unlink()
     ran = tiersnap("doctor", at.logs, "--remote", at.remote, *NOW)
     assert_said(ran, 4)
-    assert "its snapshot lacks producers that remote snapshots know, and nobody knows which live" in ran.out
+    assert (
+        "the snapshot lacks producers that remote snapshots have, and the log does not show which of them are active"
+    ) in ran.out
     assert json.loads(ran.out)["result"]["lost_producers"] == []
 
 
@@ -188,9 +190,9 @@ class Unasked(DirectoryStore):
         raise AssertionError(f"{args} was asked for")
 
 
-@pytest.mark.parametrize("why", ["no topic id", "internal topic", "no segment", "begins here"])
+@pytest.mark.parametrize("why", ["no topic id", "internal topic", "no segment", "begins on this host"])
 def test_find_forgotten_asks_for_no_log_that_is_not_tiered(tmp_path: Path, why: str) -> None:
-    at = poisoned_tier(tmp_path, "churn-0", rebuilt=None, local_from=0 if why == "begins here" else 7)
+    at = poisoned_tier(tmp_path, "churn-0", rebuilt=None, local_from=0 if why == "begins on this host" else 7)
     if why == "no topic id":
         (at.folder / "partition.metadata").unlink()
     elif why == "internal topic":

@@ -151,7 +151,7 @@ def test_the_main_job_keeps_what_it_stored_of_the_whole_log_and_tiers_nothing_ov
     for path in folder.glob(f"{20:020d}.*"):
         path.unlink()
     ran = runner(as_of=None, replace=replace)
-    assert any("the offsets 20 to 29 are in no segment" in error for error in ran.errors)
+    assert any("no segment has the offsets 20 to 29" in error for error in ran.errors)
     assert {key: runner.objects()[key] for key in keep if key.endswith(".snapshot")} == {
         key: data for key, data in keep.items() if key.endswith(".snapshot")
     }

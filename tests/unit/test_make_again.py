@@ -152,7 +152,7 @@ def test_lost_segments_come_back_from_a_log(at, layout, name):
     tier = at(name, layout)
     tier.lose(0)
     tier.lose(1, ".log")
-    assert outcomes(tier.mend())[0].endswith("neither remote storage nor a LOGDIR with its offsets has its log")
+    assert outcomes(tier.mend())[0].endswith("neither remote storage nor LOGDIR has the log with these offsets")
     assert outcomes(tier.mend(log=tier.at.logs.with_name("whole"))) == ["MENDED"] * 2
     assert tier.contents() == tier.before
 
@@ -177,8 +177,8 @@ def test_what_nobody_can_tell_is_refused_by_name(at):
     said = outcomes(done)
     assert (
         "log: " in said[0]
-        and "neither remote storage nor a LOGDIR" in said[1]
-        and "remote storage does not have the producer state at" in said[2]
+        and "neither remote storage nor LOGDIR" in said[1]
+        and "remote storage lacks the producer state at" in said[2]
     )
     assert code_of(done) is ExitCode.GATE_REFUSED
     assert second not in {info.key for info in tier.store.list()}
@@ -197,8 +197,8 @@ def test_objects_that_do_not_fit_those_that_are_there_are_refused(at, tmp_path):
     indexes.write_bytes(b"\xff" * 8 + indexes.read_bytes()[8:])
     before = {info.key: tier.store.get(info.key) for info in tier.store.list()}
     done = tier.mend(log=tier.at.logs.with_name("whole"))
-    assert "the plugin compressed it" in outcomes(done)[0]
-    assert "its indexes object exists and differs from the indexes of its log" in outcomes(done)[1]
+    assert "the plugin compressed the segment" in outcomes(done)[0]
+    assert "the object with the indexes exists, but differs from the indexes of the log" in outcomes(done)[1]
     assert "offset index in remote storage: " in outcomes(done)[2]
     assert {info.key: tier.store.get(info.key) for info in tier.store.list()} == before
 
@@ -212,7 +212,11 @@ def test_a_segment_that_is_nowhere_is_named_once(at, tmp_path):
     logs = RemoteLogs(tier.location, MendRules(Expiry(None, NOW), DAY), LocalLogs(), {})
     (done,) = MakeAgain(logs, lambda _: None, False, apply=False).each(planned)
     assert done.error is not None
-    for words in ("are not mended: ", "it has no objects; ", "neither remote storage nor a LOGDIR"):
+    for words in (
+        "are not mended: ",
+        "the location has no objects of the segment; ",
+        "neither remote storage nor LOGDIR",
+    ):
         assert done.error.message.count(words) == 1, done.error.message
 
 
@@ -239,7 +243,7 @@ def test_an_index_that_is_there_must_be_right(at):
         key for key in tier.layout.object_keys(tier.records[1]) if key.endswith(".timeindex")
     )
     index.write_bytes(index.read_bytes()[:-12])
-    assert "time index: it ends with timestamp" in outcomes(tier.mend())[0]
+    assert "time index: the index ends with timestamp" in outcomes(tier.mend())[0]
     tier.store.delete([tier.layout.object_keys(tier.records[1])[2]])
     assert outcomes(tier.mend()) == ["MENDED"]
 
@@ -286,7 +290,7 @@ def test_only_the_snapshot_that_a_claim_vouches_for_is_put_back(at):
     claim_protocol.finish(tier.store, held, ClaimedSnapshot.of(7, "COMPUTED", ""))
     tier.lose(1, ".snapshot")
     done = tier.mend()
-    assert "its claim names a snapshot with CRC 00000007" in outcomes(done)[0]
+    assert "the claim of the segment names a snapshot with CRC 00000007" in outcomes(done)[0]
     assert code_of(done) is ExitCode.GATE_REFUSED
 
 
@@ -317,7 +321,7 @@ def test_mend_waits_for_an_attempt_that_may_delete_what_comes_back(at):
     at_work = claim_protocol.claim(tier.store, claimed, other)
     tier.lose(1, ".indexes")
     done = tier.mend()
-    assert "held since" in outcomes(done)[0] and code_of(done) is ExitCode.TRANSIENT
+    assert "is held by" in outcomes(done)[0] and code_of(done) is ExitCode.TRANSIENT
     claim_protocol.release(tier.store, at_work)
     assert outcomes(tier.mend()) == ["MENDED"]
 
@@ -364,8 +368,8 @@ def test_an_object_that_the_store_damages_is_taken_back(at, suffix):
 @pytest.mark.parametrize(
     ("lost", "old", "new", "why"),
     [
-        (".indexes", '"timestamp":{"position":', '"timestamp":{"position":1', "its manifest has"),
-        (".log", '"endOffset":', '"endOffset":9', "its manifest describes another segment"),
+        (".indexes", '"timestamp":{"position":', '"timestamp":{"position":1', "the manifest has"),
+        (".log", '"endOffset":', '"endOffset":9', "the manifest of the segment describes another segment"),
     ],
 )
 def test_an_object_that_the_manifest_does_not_describe_is_not_made(at, lost, old, new, why):
@@ -388,7 +392,7 @@ def test_a_segment_of_another_size_is_not_made_from_a_local_log(at):
     started = replace(record, segment_size=record.segment_size + 1, state=SegmentState.COPY_SEGMENT_STARTED)
     tier.brokers = Brokers([started])
     tier.lose(1, ".log")
-    assert "neither remote storage nor a LOGDIR" in outcomes(tier.mend(log=tier.at.logs.with_name("whole")))[0]
+    assert "neither remote storage nor LOGDIR" in outcomes(tier.mend(log=tier.at.logs.with_name("whole")))[0]
 
 
 @pytest.mark.parametrize(("layout", "suffix"), [(AIVEN, ".rsm-manifest"), (LOCALLY, ".snapshot")])

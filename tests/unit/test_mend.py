@@ -202,11 +202,15 @@ def test_mend_refuses_what_is_damaged_or_another_segment(folder, wrong, right):
     planned = plan_mending(aiven(wrong), others, aiven(right))
     assert {(each.action, each.outcome) for each in planned} == {(MendAction.NONE, MendOutcome.FAILED)}
     said = [str(each.error) for each in planned]
-    assert "no .indexes" in said[0] and "its manifest says" in said[1] and "another segment than the record" in said[2]
+    assert (
+        "no .indexes" in said[0]
+        and "the manifest of the segment says" in said[1]
+        and "not the one that the record describes" in said[2]
+    )
     done = list(put_back(wrong, aiven(right), brokers.read).each(planned))
     assert (done, objects(right), code_of(done)) == (planned, {}, ExitCode.DATA_CORRUPT)
     absent = plan_mending(aiven(right), others[:1], aiven(right))
-    assert "it has no objects" in str(absent[0].error)
+    assert "the location has no objects of the segment" in str(absent[0].error)
 
 
 @pytest.mark.parametrize("lies_as", [AIVEN, LOCAL], ids=["aiven", "local"])
@@ -256,7 +260,7 @@ def flipped(data: bytes) -> bytes:
     [
         (0, zeros, "log: "),
         (0, flipped, "log: BAD_CRC"),
-        (0, lambda _: b"", "its manifest says"),
+        (0, lambda _: b"", "the manifest of the segment says"),
         (1, zeros, "leader epochs"),
         (1, lambda data: b"\xff" * 8 + data[8:], "index: "),
         (2, flipped, "rsm-manifest"),
@@ -385,7 +389,7 @@ def test_find_missing_leaves_out_what_brokers_deleted_since(folder, right):
 
 def test_find_missing_says_that_all_is_there(folder, right):
     missing = Brokers(tier(folder, right)).missing(right, AIVEN)
-    assert missing.sentence == f"all 3 segments that brokers know are at {right.uri}"
+    assert missing.sentence == f"all 3 segments that brokers know are complete at {right.uri}"
 
 
 def test_worst_first_begins_with_the_partition_that_lacks_most():

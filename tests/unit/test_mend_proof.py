@@ -114,7 +114,10 @@ def test_no_copy_is_deleted_while_the_one_that_brokers_read_is_wrong(at):
     for apply in (False, True):
         done = told(at.mend(delete_bad=True, apply=apply))
         assert [action for action, _ in done] == ["NONE", "NONE"]
-        assert f"not deleted: brokers read {TWIN} instead, which is not proven to be right: CORRUPT" in done[1][1]
+        assert (
+            f"not deleted: brokers would read segment {TWIN} instead, which is not proven to be right: CORRUPT"
+            in done[1][1]
+        )
     assert {info.key for info in at.store.list()} == objects
 
 
@@ -123,7 +126,7 @@ def test_no_copy_is_deleted_if_both_are_whole_and_differ(at):
     spoil(at, unread, forged)
     done = told(at.mend(delete_bad=True))
     assert [action for action, _ in done] == ["NONE"]
-    assert "differ; nothing shows which one is right" in done[0][1]
+    assert "and nothing shows which log is right" in done[0][1]
     assert at.store.head(at.layout.log_key(unread)) is not None
 
 
@@ -205,7 +208,7 @@ def test_the_log_of_a_diverged_clone_is_refused(at, numbers, lost):
     objects = {info.key for info in at.store.list() if "claims/" not in info.key}
     done = told(at.mend(log=True))
     assert [action for action, _ in done] == ["NONE"]
-    assert "differs from the log in remote storage" in done[0][1]
+    assert "has other batches than the log in remote storage" in done[0][1]
     assert {info.key for info in at.store.list() if "claims/" not in info.key} == objects
 
 
@@ -218,7 +221,7 @@ def test_the_log_of_a_clone_is_refused_if_only_the_snapshot_contradicts_it(at):
     at.store.delete([at.layout.log_key(at.records[6])])
     done = told(at.mend(log=True))
     assert [action for action, _ in done] == ["NONE"]
-    assert "its snapshot in remote storage contradicts the log in LOGDIR" in done[0][1]
+    assert "the segment's remote snapshot contradicts the log in LOGDIR" in done[0][1]
 
 
 # The largest timestamp.
@@ -363,7 +366,7 @@ def test_may_be_deleted_refuses_offsets_that_no_other_segment_holds():
     assert may_be_deleted(index, begun, 10, proof()) == "", "nothing of it is read any more"
 
 
-@pytest.mark.parametrize(("last", "why"), [(9, "differ; nothing shows which one is right"), (19, "")])
+@pytest.mark.parametrize(("last", "why"), [(9, "and nothing shows which log is right"), (19, "")])
 def test_may_be_deleted_compares_the_logs_of_segments_with_the_same_offsets_alone(last, why):
     old, new = named(ONE, "old"), named(remote_segment(0, last, ((0, 0),)), "new")
     check = ModelCheck.of([id_of("old"), id_of("new")])

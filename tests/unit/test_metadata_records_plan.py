@@ -116,12 +116,12 @@ def test_segments_of_another_log_cover_nothing():
     ],
 )
 def test_no_segment_is_published_behind_a_hole(segments, known, log_start):
-    with pytest.raises(SegmentHoleError, match="would never be copied"):
+    with pytest.raises(SegmentHoleError, match="would never upload"):
         plan(segments, known, log_start=log_start)
 
 
 def test_no_segment_is_published_that_brokers_would_not_find():
-    with pytest.raises(LeaderEpochLineageError, match="another log: the broker would copy it again"):
+    with pytest.raises(LeaderEpochLineageError, match="another log: the broker would upload the segment again"):
         plan([A, B], outside=[B])
     one = segment(100, 100)
     with pytest.raises(LeaderEpochLineageError, match="another log"):
@@ -132,7 +132,7 @@ def test_what_a_leader_copied_that_lost_an_unclean_election_is_left_out_where_th
     theirs, ours = segment(100, 249), [segment(100, 159), segment(160, 299)]
     planned = [PublishAction.PUBLISH, PublishAction.OTHER_LINEAGE, PublishAction.PUBLISH, PublishAction.PUBLISH]
     assert plan([A, theirs, *ours], outside=[theirs]) == planned
-    with pytest.raises(LeaderEpochLineageError, match="would copy it again"):
+    with pytest.raises(LeaderEpochLineageError, match="would upload the segment again"):
         plan([A, theirs, ours[0]], outside=[theirs])
 
 

@@ -56,10 +56,10 @@ def test_nothing_is_made_or_tiered_behind_a_gap_in_which_the_segment_of_an_index
     logs: Path, whole: dict[int, bytes], tmp_path: Path, suffix: str
 ) -> None:
     index_at(logs, 20, suffix).touch()
-    said = "OFFSETS_MISSING", "the offsets 20 to 29 are in no segment, and the index of a segment at 2"
+    said = "OFFSETS_MISSING", "no segment has the offsets 20 to 29, and the index file of a segment at offset 2"
     assert_said(tiersnap("scan", logs, *NOW), 5, "NO_LOG_FILE", *said)
     repaired = tiersnap("repair", logs, "--above-newest", "--replace", "--apply", *NOW)
-    assert_said(repaired, 5, *said, "copy it from another replica")
+    assert_said(repaired, 5, *said, "copy that segment from another replica")
     assert repaired.row(offset=30)["action"] == "NO_START"
     assert snapshots_in(logs) == {10: whole[10]}
     assert_said(tiersnap("tier", logs, "--remote", tmp_path / "remote", "--apply", *NOW), 5, *said)

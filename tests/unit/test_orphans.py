@@ -263,7 +263,7 @@ def test_what_no_claim_names_is_named_only(store, layout, tmp_path):
     make_old(store)
     found = orphans(store, known(*ours))
     assert {each.segment_id for each in found} == {each.id.segment_id for each in theirs}
-    assert {(each.action, each.reason) for each in found} == {(Fate.LEAVE, "no claim of tiersnap contains it")}
+    assert {(each.action, each.reason) for each in found} == {(Fate.LEAVE, "no claim of tiersnap names the segment")}
 
 
 def killed_attempt(store, layout, start: int, **objects: bytes) -> str:
@@ -289,8 +289,12 @@ def test_what_a_killed_attempt_left_without_a_log_goes(store, layout, tmp_path):
 @pytest.mark.parametrize(
     ("start", "action", "reason"),
     [
-        (10, Fate.REMOVE, "it was never finished"),
-        (15, Fate.LEAVE, "the cluster's remote log ends at 15: tiersnap tier --apply"),
+        (10, Fate.REMOVE, "the upload of the segment was never finished"),
+        (
+            15,
+            Fate.LEAVE,
+            "the remote log of the cluster ends at offset 15; to upload them again: tiersnap tier --apply",
+        ),
     ],
 )
 def test_a_killed_attempts_log_goes_once_other_segments_hold_its_offsets(
@@ -312,7 +316,7 @@ def test_a_damaged_log_of_a_killed_attempt_is_named_only(store, layout, tmp_path
     theirs = tier(write_log(tmp_path / "logs"), store, layout=layout)
     killed_attempt(store, layout, 10, log=b"half")
     (found,) = orphans(store, known(*map(published, theirs)))
-    assert (found.action, "delete it by hand" in found.reason) == (Fate.LEAVE, True), found.reason
+    assert (found.action, "delete this segment by hand" in found.reason) == (Fate.LEAVE, True), found.reason
 
 
 def cut(store: DirectoryStore, key: str) -> None:
@@ -341,7 +345,7 @@ def test_the_only_right_log_stays_if_its_manifest_is_damaged(store, tmp_path):
     make_old(store)
     (found,) = (each for each in orphans(store, known(record)) if each.segment_id == ours)
     assert (found.kind, found.action) == (OrphanKind.COPY, Fate.LEAVE)
-    assert "the segments that the cluster knows lost objects: tiersnap mend --depth full" in found.reason
+    assert "segments that the cluster knows lost objects; next: tiersnap mend --depth full" in found.reason
 
 
 def test_the_only_right_log_stays_if_its_indexes_are_lost(store, layout, tmp_path):
@@ -373,9 +377,9 @@ def test_a_manifest_does_not_outweigh_the_log_beside_it(store, tmp_path, is_know
 REFUSALS = {
     "another cluster": ({"cluster_id": "AnotherClusterAnother_"}, "comes from the cluster"),
     "metadata begins later": ({"metadata_start": 7}, "begins at offset 7"),
-    "nothing is known": ({"records": {}, "log_start": 99}, "publish them with tiersnap publish"),
+    "no snapshot or state is known": ({"records": {}, "log_start": 99}, "to publish them: tiersnap publish"),
     "nor is the topic": ({"records": {}, "log_start": None}, "remove them by hand"),
-    "topic is hidden": ({"log_start": None}, "perhaps this user lacks DESCRIBE"),
+    "topic is hidden": ({"log_start": None}, "this user may lack DESCRIBE"),
     "no leader": ({"has_leader": False}, "no leader"),
 }
 
@@ -519,7 +523,7 @@ def test_what_unblock_had_to_put_back_goes_once_the_topic_was_deleted_and_never_
     copied = {name: replace(each, state=SegmentState.COPY_SEGMENT_FINISHED) for name, each in told.records.items()}
     for doubtful, reason in (
         (replace(told, records={}), "has no records"),
-        (replace(told, records=copied), "perhaps this user lacks DESCRIBE"),
+        (replace(told, records=copied), "this user may lack DESCRIBE"),
         (replace(told, metadata_start=7), "begins at offset 7"),
         (replace(told, cluster_id="AnotherClusterAnother_"), "comes from the cluster"),
     ):
@@ -535,7 +539,7 @@ def test_a_record_of_unblock_that_says_too_little_is_left_and_named(store, tmp_p
     told = of_a_deleted_topic(store, AivenLayout(), tmp_path)
     key = begin_unblock(store, partitions=())
     make_old(store)
-    assert of_unblock(store, told) == [(Fate.REFUSE, "it names no partition")]
+    assert of_unblock(store, told) == [(Fate.REFUSE, "the file names no partition")]
     store.replace(key, b"{}")
     make_old(store)
     ((action, said),) = of_unblock(store, told)

@@ -102,7 +102,7 @@ def test_a_segment_that_is_another_than_was_decoded_is_decoded_anew_by_the_next_
     os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
     assert path.stat().st_size == before.st_size
     found = runner()
-    assert any("changed since it was decoded" in error for error in found.errors)
+    assert any("changed since tiersnap decoded it" in error for error in found.errors)
     mended = runner()
     assert (mended.decoded, mended.errors, mended.verdicts) == ([("orders", 10)], [], TIERED)
     fresh = Runner(runner.folder / "fresh", runner.source)

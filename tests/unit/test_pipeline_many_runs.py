@@ -430,7 +430,7 @@ def test_looking_at_two_places_before_anything_is_written_is_fine(runner: Runner
 
 def test_a_second_run_at_the_same_time_is_told_to_wait(tmp_path: Path) -> None:
     warehouse = str(tmp_path / "warehouse")
-    told = f"run first on .* \\(pid {os.getpid()}\\) is at work on this warehouse"
+    told = f"run first on .* \\(pid {os.getpid()}\\) is using this warehouse"
     with only_run(warehouse, "first"), pytest.raises(TransientError, match=told), only_run(warehouse, "second"):
         pass
     with only_run(warehouse, "third"):

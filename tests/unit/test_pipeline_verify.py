@@ -49,7 +49,7 @@ def test_a_log_that_may_not_be_read_is_no_good_news(tmp_path: Path) -> None:
     file_of(folder, 0, ".log").chmod(0o000)
     done = run_obeying_modes("-m", "tests.reference.tiersnap", "verify", str(tmp_path))
     assert done.returncode == 6
-    assert "next for PERMISSION_DENIED: run it as the user that runs the broker" in done.stderr
+    assert "next for PERMISSION_DENIED: run the command as the user that runs the broker" in done.stderr
 
 
 def test_a_file_that_cannot_be_opened_is_said_and_counts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -75,7 +75,7 @@ def test_decide_gives_the_state_of_the_strongest_evidence(found):
 def test_require_lets_no_option_override_a_contradiction(found, unproven):
     verdict = verdict_of(*found)
     if verdict.state is LocationState.CONTRADICTED:
-        with pytest.raises(WrongPlaceError, match="s3://b/: not where brokers read") as wrong:
+        with pytest.raises(WrongPlaceError, match="s3://b/: brokers read another location") as wrong:
             verdict.require(is_unproven_allowed=unproven)
         refusal = wrong.value
     elif verdict.state is LocationState.PROVEN:
@@ -85,7 +85,7 @@ def test_require_lets_no_option_override_a_contradiction(found, unproven):
     elif unproven:
         proof = verdict.require(is_unproven_allowed=True)
         assert proof.evidence is EvidenceKind.UNPROVEN
-        assert "consumers read nothing" in proof.sentence
+        assert "consumers cannot read these offsets" in proof.sentence
         return
     else:
         with pytest.raises(UnprovenPlaceError, match="nothing proves that brokers read s3://b/") as silent:
@@ -103,7 +103,7 @@ def test_require_waits_for_a_read_back_that_can_change_the_state(found):
     if (settings, read_back, mark) == (SILENT, SILENT, SILENT):
         proof = verdict.require(is_read_back_planned=True)
         assert proof.evidence is EvidenceKind.READ_BACK_PLANNED
-        assert "with --apply" in proof.sentence
+        assert "--apply lets brokers read" in proof.sentence
     elif verdict.state is LocationState.CONTRADICTED:
         with pytest.raises(WrongPlaceError):
             verdict.require(is_read_back_planned=True)
@@ -113,7 +113,7 @@ def test_require_waits_for_a_read_back_that_can_change_the_state(found):
 
 def test_verdict_names_what_decided_and_what_contradicts_it():
     wrong = verdict_of(AGAINST, SILENT, SILENT, HINTS)
-    assert wrong.sentence == "s3://b/: not where brokers read: d"
+    assert wrong.sentence == "s3://b/: brokers read another location: d"
     proven = verdict_of(PROVES, SILENT, AGAINST, AGAINST)
     assert proven.sentence == "brokers read s3://b/: d; however, a; however, b"
     assert verdict_of(SILENT, SILENT, SILENT, HINTS).sentence.endswith("read s3://b/: a; b; c; d")
@@ -152,7 +152,7 @@ def test_look_for_finds_the_newest_segment_and_its_layout(store, tiered):
     looked = look_for(tiered, [RemoteLocation(store, LOCAL), aiven(store)], lambda _: True)
     assert (looked.location.layout.name, looked.found, looked.missing) == ("aiven", tiered[0], [])
     evidence = looked.evidence
-    assert evidence.outcome is HINTS, "a copy of the location has it, too"
+    assert evidence.outcome is HINTS, "a copy of the location would have this object too"
     assert AIVEN.log_key(tiered[0]) in evidence.sentence and "2023-11-14T22:13:20+00:00" in evidence.sentence
 
 
@@ -283,8 +283,14 @@ def test_place_of_broker_is_where_its_storage_manager_writes(settings, place):
         ({}, "no remote.log.storage.manager.class.name"),
         ({"remote.log.storage.manager.class.name": "com.example.Own"}, "com.example.Own: tiersnap does not know"),
         ({**DIRECTORY, "rsm.config.dir": ""}, "no dir"),
-        ({**DIRECTORY, "rsm.config.dir": "${env:TIER}"}, "dir comes from a config provider"),
-        ({**S3, "rsm.config.key.prefix": "${file:/x:prefix}"}, "key.prefix comes from a config provider"),
+        (
+            {**DIRECTORY, "rsm.config.dir": "${env:TIER}"},
+            "tiersnap cannot read dir, because a config provider supplies its value",
+        ),
+        (
+            {**S3, "rsm.config.key.prefix": "${file:/x:prefix}"},
+            "tiersnap cannot read key.prefix, because a config provider supplies its value",
+        ),
         ({**S3, "rsm.config.storage.backend.class": "io.aiven.GcsStorage"}, "io.aiven.GcsStorage: tiersnap does not"),
     ],
 )

@@ -92,7 +92,7 @@ def test_topic_that_may_not_be_described_is_no_topic_of_another_cluster(
         place.world.cluster.unseen.add(topic)
         ran = type_words(place, *COMMANDS[command](place))
         assert (ran.exit_code, "another cluster" in ran.err) == (ExitCode.USAGE, False), ran.err
-        assert f"needs DESCRIBE of {topic}" in ran.err
+        assert f"give DESCRIBE of {topic}" in ran.err
         assert dict(place.world.store.objects) == before
 
 

@@ -68,7 +68,7 @@ def test_topic_with_a_corrupt_snapshot_gets_it_replaced(tmp_path: Path, topic: s
     assert_said(tiersnap("doctor", disk, *NOW), 0)  # it reads names and sizes
     name = f"{offset:020d}.snapshot"
     plan = tiersnap("repair", disk, *NOW)
-    assert_said(plan, 5, "1 snapshot is wrong; next: tiersnap repair")
+    assert_said(plan, 5, "1 snapshot is wrong; to replace them: tiersnap repair")
     assert actions(plan) == {name: "NEEDS_REPLACE"}
     assert actions(tiersnap("repair", disk, *NOW, "--replace", "--apply")) == {name: "REPLACE"}
     assert verdicts(disk) == READY
@@ -106,7 +106,7 @@ def test_topic_without_its_id_is_never_to_be_moved_away(tmp_path: Path) -> None:
         assert_said(ran, 5)
         text = " ".join((ran.out + ran.err).split())
         assert f"CORRUPT_CHECKPOINT: {folder}/partition.metadata: " in text
-        assert "never move it away: repair writes it with the topic's id" in text
+        assert "never move partition.metadata away: tiersnap repair rewrites it with the topic's id" in text
     ran = tiersnap("scan", disk, *NOW)
     assert ran.row()["verdicts"] == {"TOPIC_ID_UNKNOWN": 3, "ACTIVE_SEGMENT": 1}
     assert f"tiersnap repair {disk} --now 2026-11-27T19:30:00+00:00 --topic-ids FILE --apply" in ran.err
@@ -126,7 +126,9 @@ def test_topic_gets_its_id_back_by_topic_ids(tmp_path: Path) -> None:
     words = ("repair", disk, *NOW, "--topic-ids", tmp_path / "ids")
     plan = tiersnap(*words)
     assert actions(plan) == {"partition.metadata": "WRITE"}
-    assert_said(plan, 5, "1 other file to write; nothing was written", "next: stop the broker, then tiersnap repair")
+    assert_said(
+        plan, 5, "1 other file to write; nothing was written yet", "next: stop the broker, then tiersnap repair"
+    )
     assert_said(tiersnap(*words, "--apply"), 0, "next: start the broker")
     of_broker = (DISK / "clean-0/partition.metadata").read_bytes()
     assert (folder / "partition.metadata").read_bytes() == of_broker[:-22] + ID.encode()

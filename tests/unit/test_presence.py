@@ -102,7 +102,7 @@ def test_a_log_of_another_size_than_its_manifest_says_is_no_copy(store, folder):
         data = store.get(key)
         store.replace(key, data + b"x")
         (left,) = look_at(store, layout).leftovers
-        assert "its manifest says" in left.problem
+        assert "the manifest of the segment says" in left.problem
         store.replace(key, data)
 
 

@@ -139,7 +139,7 @@ def test_an_endpoint_without_a_scheme_is_asked_over_tls():
 
 def test_an_endpoint_of_another_protocol_is_refused_before_anything_is_asked():
     ran = tiersnap("doctor", "--remote", "s3://b/p", "--endpoint-url", "ftp://host:21")
-    assert_said(ran, 2, "ftp:// is no S3 server", "https://host:9000")
+    assert_said(ran, 2, "ftp:// is not the scheme of an S3 server", "https://host:9000")
 
 
 @pytest.mark.parametrize(

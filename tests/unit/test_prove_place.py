@@ -65,7 +65,7 @@ def test_newest_segment_that_brokers_uploaded_is_a_hint_and_no_proof(cluster, di
     assert verdict.state is LocationState.UNPROVEN
     assert hints(verdict) == [f"brokers uploaded {store.uri}{AIVEN.log_key(segments[2])} at 1970-01-01T00:00:00+00:00"]
     assert said == [], "the topic is short: its end is all of it"
-    with pytest.raises(WrongPlaceError, match="are not there"):
+    with pytest.raises(WrongPlaceError, match="does not have the newest segments"):
         wrong = DirectoryStore(store.root.parent / "wrong")
         prover(cluster, wrong).prove(aiven(wrong))
 
@@ -79,7 +79,7 @@ def test_prove_counts_no_segment_that_tiersnap_published(cluster, disk, store):
     topic = MetadataTopic.of(cluster)
     topic.publish((PARTITION, record) for record in records(*tier(disk / "orders-0", store)))
     assert {headers for log in cluster.log.values() for _, headers in log} == {(OUR_HEADER,)}
-    with pytest.raises(UnprovenPlaceError, match="no segment is left that brokers uploaded themselves"):
+    with pytest.raises(UnprovenPlaceError, match="remote storage has no segment left that a broker uploaded"):
         prover(cluster, store).prove(aiven(store))
 
 
@@ -100,7 +100,9 @@ def test_prove_reads_all_records_when_the_newest_are_of_failing_copiers(cluster,
         cluster.append(attempt)
     said: list[str] = []
     assert len(hints(prover(cluster, store, said=said).verdict(aiven(store)))) == 1
-    assert said == ["reading all records of remote segments: the newest name none that brokers uploaded themselves"]
+    assert said == [
+        "reading all records of remote segments, because the newest records name no segment that a broker uploaded"
+    ]
 
 
 @pytest.mark.parametrize("is_told", [False, True])
@@ -110,7 +112,7 @@ def test_layout_is_that_of_the_segments_when_brokers_do_not_say_it(cluster, disk
             cluster.append(record)
         assert prover(cluster, store).location(None).layout.name == "aiven"
     else:
-        with pytest.raises(UsageError, match="layout unknown") as caught:
+        with pytest.raises(UsageError, match="the layout is unknown") as caught:
             prover(cluster, store).location(None)
         assert "--layout" in caught.value.hint
     assert prover(cluster, store).location("local-tiered-storage").layout.name == "local-tiered-storage"

@@ -192,7 +192,7 @@ def test_while_paused_waits_for_a_run_that_took_the_topic_after_the_check(cluste
 
     def talk(line: str) -> None:
         said.append(line)
-        if "waiting for it" in line:
+        if "waiting for that run" in line:
             other.drop(saved)
 
     topics = PausedTopics(cluster, SavedConfigsStore(store), talk)
@@ -200,7 +200,10 @@ def test_while_paused_waits_for_a_run_that_took_the_topic_after_the_check(cluste
     other.put(saved)
     topics.while_paused([PARTITION], lambda: paused.append(cluster.there[PARTITION.topic].own[COPY_DISABLE]))
     assert (paused, own(cluster)) == (["true"], [OWN, OWN])
-    assert [line.rpartition(": ")[2] for line in said] == ["waiting for it", "copying was paused and resumed"]
+    assert [line.rpartition(": ")[2] for line in said] == [
+        "waiting for that run",
+        "tiersnap paused copying and resumed it",
+    ]
 
 
 def test_a_topic_whose_configs_may_not_be_changed_is_refused_and_the_other_is_published(cluster, publish):

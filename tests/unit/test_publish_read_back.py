@@ -94,7 +94,7 @@ def test_publish_stops_when_an_acknowledged_record_is_lost(cluster, publish, los
     cluster.swallow = lambda record: isinstance(record, lost)
     with pytest.raises(DeliveryFailedError, match=C.id.segment_id):
         publish()
-    assert states(cluster, LATER) == [], "nothing more is published"
+    assert states(cluster, LATER) == [], "tiersnap publishes nothing more"
     cluster.swallow = lambda _: False
     assert publish().errors == []
     assert states(cluster, PARTITION)[-1] == (C.id.segment_id, FINISHED)
@@ -117,9 +117,9 @@ def test_publish_stops_when_another_writer_hides_offsets_meanwhile(cluster, publ
         cluster.append(SegmentUpdate(hides.id, 1, 8, FINISHED))
 
     cluster.before_append = write
-    with pytest.raises(LostCopyError, match="offsets 50 to 99 of leader epoch 0: brokers do not find them"):
+    with pytest.raises(LostCopyError, match="brokers do not find the offsets 50 to 99 of leader epoch 0"):
         publish()
-    assert states(cluster, LATER) == [], "nothing more is published"
+    assert states(cluster, LATER) == [], "tiersnap publishes nothing more"
 
 
 def test_publish_goes_on_when_brokers_delete_what_it_told_of(cluster, publish):

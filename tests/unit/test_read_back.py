@@ -102,7 +102,7 @@ def left_of(cluster: ReadingCluster, *stores: ObjectStore) -> list[str]:
 @pytest.mark.parametrize("apply", [False, True])
 def test_replica_is_unproven_although_it_holds_what_brokers_uploaded(cluster, replica, apply):
     before = objects(replica)
-    with pytest.raises(UnprovenPlaceError, match="a copy of the location has it, too"):
+    with pytest.raises(UnprovenPlaceError, match="a copy of the location would have this object too"):
         prover(cluster, replica, prove=False, apply=apply).prove(aiven(replica))
     assert prover(cluster, replica, prove=False).verdict(aiven(replica)).state is LocationState.UNPROVEN
     assert objects(replica) == before, "nothing is written"
@@ -111,7 +111,7 @@ def test_replica_is_unproven_although_it_holds_what_brokers_uploaded(cluster, re
 @pytest.mark.parametrize("unproven", [False, True])
 def test_read_back_contradicts_a_replica_and_nothing_is_left_there(cluster, right, replica, unproven):
     before, there = objects(replica), objects(right)
-    with pytest.raises(WrongPlaceError, match="not where brokers read: they cannot read a record"):
+    with pytest.raises(WrongPlaceError, match="brokers read another location: brokers cannot read the record"):
         prover(cluster, replica, unproven=unproven).prove(aiven(replica))
     assert (objects(replica), objects(right)) == (before, there)
     assert left_of(cluster, right, replica) == []
@@ -170,11 +170,11 @@ def test_kept_read_back_ends_when_brokers_may_read_another_location(cluster, rig
 
 def test_read_back_proves_a_location_whose_objects_are_lost(cluster, right):
     shutil.rmtree(right.root / f"orders-{PARTITION.topic_id}")
-    with pytest.raises(WrongPlaceError, match="are not there"):
+    with pytest.raises(WrongPlaceError, match="does not have the newest segments"):
         prover(cluster, right, prove=False, unproven=True).prove(aiven(right))
     proof = prover(cluster, right).prove(aiven(right))
     assert proof.evidence is EvidenceKind.READ_BACK
-    assert "; however, the newest segments that brokers uploaded themselves are not there" in proof.sentence
+    assert "; however, the location does not have the newest segments that brokers uploaded" in proof.sentence
 
 
 def test_read_back_is_silent_when_brokers_know_no_such_topic_configs(cluster, right):
@@ -187,14 +187,14 @@ def test_read_back_is_silent_when_brokers_know_no_such_topic_configs(cluster, ri
 
 def test_read_back_is_silent_when_brokers_go_on_reading_their_own_copy(cluster, right, monkeypatch):
     monkeypatch.setattr(cluster, "_finished", lambda _: iter(()))
-    with pytest.raises(UnprovenPlaceError, match="they read no record back from there within"):
+    with pytest.raises(UnprovenPlaceError, match="brokers read no record back from the location within"):
         prover(cluster, right).prove(aiven(right))
     assert left_of(cluster, right) == []
 
 
 def test_read_back_is_silent_in_a_directory_that_does_not_exist(cluster, right):
     absent = DirectoryStore(right.root.with_name("absent"))
-    with pytest.raises(WrongPlaceError, match="are not there"):
+    with pytest.raises(WrongPlaceError, match="does not have the newest segments"):
         prover(cluster, absent).prove(aiven(absent))
     assert not absent.root.exists()
 
@@ -308,7 +308,7 @@ def test_record_of_a_read_back_is_read_strictly(field, tmp_path):
     assert ReadBackRecord.decode(data, name="x") == whole
     text = data.decode()
     value = {"topic": whole.topic, "brokers": whole.brokers, "clusterId": CLUSTER_ID}[field]
-    with pytest.raises(CorruptDataError, match="x: not a record of what brokers read back"):
+    with pytest.raises(CorruptDataError, match="x: not a record of an earlier read-back"):
         ReadBackRecord.decode(text.replace(f'"{value}"', '["orders"]').encode(), name="x")
     if field == "topic":
         with pytest.raises(CorruptDataError):
@@ -319,7 +319,7 @@ def test_damaged_record_proves_nothing_and_is_named_to_who_reads_back(cluster, r
     right.put_if_absent(keys.read_back(CLUSTER_ID), b"{")
     with pytest.raises(UnprovenPlaceError):
         prover(cluster, right, prove=False).prove(aiven(right))
-    with pytest.raises(CorruptDataError, match="not a record of what brokers read back"):
+    with pytest.raises(CorruptDataError, match="not a record of an earlier read-back"):
         prover(cluster, right).prove(aiven(right))
 
 

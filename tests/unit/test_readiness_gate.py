@@ -129,14 +129,17 @@ def test_every_segment_behind_a_gap_names_the_first_that_blocks() -> None:
     blocked = changed(SEGMENT, snapshot=Comparison(SnapshotVerdict.MISSING, "no"))
     behind = [changed(SEGMENT, base_offset=base, next_base_offset=base + 10) for base in (10, 20, 30)]
     _, *found = judge(PARTITION, [blocked, *behind], expiry=BrokerExpiry(NOW, DAY))
-    said = "segment 0 comes first and is MISSING_SNAPSHOT"
+    said = "the earlier segment 0 is MISSING_SNAPSHOT"
     assert [(each.verdict, each.reason) for each in found] == [(Verdict.GAP_BEFORE, said)] * 3
 
 
 @pytest.mark.parametrize(("stable", "word"), [(None, "unknown"), (9, "9")])
 def test_what_is_above_the_last_stable_offset_says_where_that_is(stable: int | None, word: str) -> None:
     (found,) = judge(replace(PARTITION, last_stable_offset=stable), [SEGMENT], expiry=BrokerExpiry(NOW, DAY))
-    assert found.reason == f"ends at 10, last stable offset is {word}: the high watermark is lower"
+    assert found.reason == (
+        f"the segment ends at offset 10, but the last stable offset is {word}: the high watermark is below the end of "
+        "the segment"
+    )
 
 
 def test_the_verdict_ages_and_the_facts_stay() -> None:
@@ -189,7 +192,7 @@ def test_candidates_are_the_brokers_own(coverage: RemoteCoverage, expected: str)
 def test_judge_says_of_a_ready_segment_that_its_copy_does_not_count() -> None:
     coverage = RemoteCoverage(((10, 30),), 30, unfinished=((0, 10),))
     judged = list(judge(PARTITION, SEGMENTS, expiry=BrokerExpiry(NOW, DAY), coverage=coverage))
-    assert "was not finished; the next upload finishes or replaces it" in judged[0].reason
+    assert "did not finish; the next upload finishes or replaces it" in judged[0].reason
     assert "does not count" not in judged[3].reason
 
 
@@ -276,7 +279,7 @@ def test_without_a_high_watermark_nothing_is_stable(tmp_path: Path) -> None:
     found = look(tmp_path)
     assert found.facts.last_stable_offset is None
     assert readiness(found)[0].verdict is Verdict.ABOVE_LSO
-    assert "does not name this partition" in readiness(found)[0].reason
+    assert "does not name the partition" in readiness(found)[0].reason
 
 
 def test_a_high_watermark_below_the_log_start_is_the_log_start(tmp_path: Path) -> None:

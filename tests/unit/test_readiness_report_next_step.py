@@ -34,16 +34,20 @@ RUN_IT = "tiersnap run --source /data --remote s3://tier/ --warehouse /tables"
             Verdict.MISSING_SNAPSHOT,
             [
                 Step("", f"{RUN_IT} --apply", True),
-                Step("or on the broker host:", "tiersnap repair /data --apply", True),
+                Step("or on the host of the broker, while it is stopped:", "tiersnap repair /data --apply", True),
             ],
         ),
         (
             Verdict.SUSPECT_SNAPSHOT,
             [
                 Step("", f"{RUN_IT} --replace --apply", True),
-                Step("or on the host:", "tiersnap repair /data --replace --apply", True),
                 Step(
-                    "or if its log begins in remote storage:",
+                    "or on the host of the broker, while it is stopped:",
+                    "tiersnap repair /data --replace --apply",
+                    True,
+                ),
+                Step(
+                    "or if the log begins in remote storage:",
                     "tiersnap repair /data --remote s3://tier/ --replace --apply",
                     True,
                 ),
@@ -53,40 +57,42 @@ RUN_IT = "tiersnap run --source /data --remote s3://tier/ --warehouse /tables"
             Verdict.CORRUPT_SEGMENT,
             [
                 Step("", "tiersnap dump /data/orders-0/00000000000000000042.log", True),
-                Step("shows the position; restore the segment from another replica", "", True),
+                Step("shows where the file is damaged; then restore the segment from another replica", "", True),
             ],
         ),
         (
             Verdict.ABOVE_LSO,
             [
                 Step(
-                    "wait for replication and for open transactions to end:",
+                    "wait until replication and open transactions have passed the segment:",
                     "tiersnap transactions find-hanging /data --all",
                     True,
                 ),
-                Step("names them, and the command that aborts hanging ones", "", True),
+                Step("names open transactions, and the command that aborts hanging ones", "", True),
             ],
         ),
         (
             Verdict.TOPIC_ID_UNKNOWN,
             [
                 Step(
-                    "in ZooKeeper mode start a broker >= 2.8; else give the ids:", f"{RUN_IT} --topic-ids FILE", False
+                    "in ZooKeeper mode start a broker of Kafka 2.8 or later; else give the topic ids:",
+                    f"{RUN_IT} --topic-ids FILE",
+                    False,
                 ),
-                Step("or with the broker stopped:", "tiersnap repair /data --topic-ids FILE --apply", False),
+                Step("or while the broker is stopped:", "tiersnap repair /data --topic-ids FILE --apply", False),
             ],
         ),
         (
             Verdict.MISSING_INDEX,
             [
                 Step(
-                    "bring leader-epoch-checkpoint back from another replica",
+                    "copy leader-epoch-checkpoint from another replica",
                     "",
                     True,
                 )
             ],
         ),
-        (Verdict.GAP_BEFORE, [Step("clear the earlier segment first", "", True)]),
+        (Verdict.GAP_BEFORE, [Step("first solve the problem of the earlier segment", "", True)]),
     ],
 )
 def test_words_and_commands_of_each_verdict(verdict: Verdict, expected: list[Step]) -> None:
@@ -123,7 +129,7 @@ def test_what_is_not_known_keeps_its_placeholder() -> None:
 
 def test_step_without_remote_storage_is_incomplete() -> None:
     *_, replaced = steps(Verdict.CORRUPT_SNAPSHOT, replace(SHORT, remote=""))
-    words = "or if its log begins in remote storage:"
+    words = "or if the log begins in remote storage:"
     assert replaced == Step(words, "tiersnap repair /data --remote s3://bucket/prefix --replace --apply", False)
     (tier,) = steps(Verdict.READY, replace(SHORT, remote=""))
     assert not tier.is_complete
@@ -131,7 +137,9 @@ def test_step_without_remote_storage_is_incomplete() -> None:
 
 def test_step_names_every_log_directory_of_its_place() -> None:
     _, repair = steps(Verdict.MISSING_SNAPSHOT, SHORT, ("/data/1", "/data 2"))
-    assert repair == Step("or on the broker host:", "tiersnap repair /data/1 '/data 2' --apply", True)
+    assert repair == Step(
+        "or on the host of the broker, while it is stopped:", "tiersnap repair /data/1 '/data 2' --apply", True
+    )
 
 
 def test_the_warehouse_is_named_when_there_is_one() -> None:
@@ -141,7 +149,7 @@ def test_the_warehouse_is_named_when_there_is_one() -> None:
 
 def test_steps_read_as_one_line() -> None:
     line = text(steps(Verdict.CORRUPT_SEGMENT, SHORT))
-    shows = "shows the position; restore the segment from another replica"
+    shows = "shows where the file is damaged; then restore the segment from another replica"
     assert line == f"tiersnap dump /data/orders-0/00000000000000000042.log {shows}"
 
 
@@ -174,6 +182,9 @@ def test_step_of_a_host_names_tier_and_all_its_log_directories() -> None:
 def test_unknown_transactions_lead_to_the_scan_that_needs_no_proof() -> None:
     bounded = replace(SHORT, options={"run": ("--scan", "window")})
     first, cluster, changed = steps(Verdict.UNKNOWN_TRANSACTIONS, bounded)
-    assert (first.words, first.command) == ("run it without a scan window (--scan exact replays the whole log)", "")
-    assert cluster.words.startswith("or if no upload refused the segment, name a broker")
-    assert changed.words.endswith("run again once the partition has changed")
+    assert (first.words, first.command) == (
+        "run the same command without a scan window (--scan exact replays the whole log)",
+        "",
+    )
+    assert cluster.words.startswith("or if no upload refused the segment, give a broker")
+    assert changed.words.endswith("run the same command again once the partition has changed")

@@ -141,8 +141,8 @@ def test_page_counts_the_snapshot_at_each_closed_segments_end_once() -> None:
     kinds = [
         ("MATCHES", "BROKER", "MATCHES", "identical to the log"),
         ("MATCHES", "BROKER", "MATCHES", "identical to the log"),
-        ("MATCHES", "BROKER", "SUSPECT", "differ only in entries that a broker drops or resets when it loads them"),
-        ("EXTENDS", "BROKER", "EXTENDS", "have more producers, from before the log begins"),
+        ("MATCHES", "BROKER", "SUSPECT", "differ only in entries that a broker drops or resets when it loads the file"),
+        ("EXTENDS", "BROKER", "EXTENDS", "have more producers than the log, from before the log begins"),
         ("SUSPECT", None, "SUSPECT", "contradict the log"),
         ("CORRUPT", None, "CORRUPT", "cannot be read"),
         ("MISSING", None, None, "missing"),

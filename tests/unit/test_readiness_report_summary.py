@@ -274,7 +274,7 @@ def test_large_and_dictionary_strings_are_as_good_as_strings() -> None:
     ("rows", "message"),
     [
         (sample_table().drop_columns(["verdict", "reason"]), "lacks verdict, reason"),
-        (table([row("t", 0, 0, 1, "MISSING_MOON")]), "unknown to this version: MISSING_MOON"),
+        (table([row("t", 0, 0, 1, "MISSING_MOON")]), "that this tiersnap does not know: MISSING_MOON"),
         (sample_table().set_column(2, "partition", pa.array(["x"] * 101)), "does not fit its schema"),
         (sample_table().set_column(1, "topic", pa.nulls(101, pa.string())), "rows without topic"),
     ],

@@ -40,9 +40,14 @@ def test_lineage_of_record_is_what_it_was_when_the_record_was_written(
 @pytest.mark.parametrize(
     ("own", "lineage", "log_start", "why"),
     [
-        (((2, 10),), (), 9, "no other segment has the leader epochs below its start"),
+        (((2, 10),), (), 9, "no other segment has the leader epochs from before this segment"),
         (((2, 10),), ((3, 0),), 0, "no other segment has"),
-        (((2, 12),), ((0, 0),), 0, r"its leader epochs \(\(2, 12\),\) differ from those of the log \(\(0, 0\),\)"),
+        (
+            ((2, 12),),
+            ((0, 0),),
+            0,
+            r"the leader epochs \(\(2, 12\),\) of the segment differ from those of the log, \(\(0, 0\),\)",
+        ),
         (((2, 10), (3, 20)), ((2, 0),), 0, "differ from those of the log"),
     ],
 )

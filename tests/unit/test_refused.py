@@ -155,7 +155,7 @@ def test_a_host_that_may_not_read_a_file_says_so_and_ends_with_partial(tmp_path:
     words = ["tier", str(tmp_path / "logs"), "--remote", str(tmp_path / "remote"), "--apply"]
     done = run_obeying_modes("-m", "tests.reference.tiersnap", *words)
     assert done.returncode == 6, done.stderr
-    assert "1 segment UNREADABLE_SEGMENT: read it as the user that runs the broker" in done.stderr
+    assert "1 segment UNREADABLE_SEGMENT: run the command as the user that runs the broker" in done.stderr
 
 
 def test_a_host_whose_uploads_failed_does_not_say_that_there_was_nothing_to_do(tmp_path: Path) -> None:

@@ -111,7 +111,7 @@ def test_a_damaged_manifest_is_corrupt_data(data):
 def test_a_number_of_a_manifest_is_a_number(name, value):
     manifest = json.loads(GOLDEN)
     manifest["remoteLogSegmentMetadata"][name] = value
-    with pytest.raises(CorruptDataError, match=f"some/key: not an rsm-manifest: .*{name}"):
+    with pytest.raises(CorruptDataError, match=f"some/key: not a manifest of the plugin .rsm-manifest.: .*{name}"):
         rsm_manifest.decode(json.dumps(manifest).encode(), name="some/key")
 
 

@@ -49,7 +49,8 @@ def test_state_starts_from_the_last_snapshot_before_a_replica_was_rebuilt() -> N
     assert state_of(state.entries) == log.truth
     assert len(state.entries) == 30
     assert state.refused == (
-        "the snapshot of remote segment segment-180 at 210 has lost 30 active producers of the snapshot at 120",
+        "the snapshot of remote segment segment-180 at offset 210 lacks 30 active producers of the snapshot at "
+        "offset 120",
     )
 
 
@@ -77,7 +78,7 @@ def test_a_transaction_that_is_open_is_missed_whatever_its_age() -> None:
     log.add(data_batch(5, 5), length=5, known=NOBODY)
     state = found(log, now=TIMESTAMP + 365 * DAY)
     assert state_of(state.entries) == log.truth
-    assert "has lost 1 active producer of the snapshot at 5" in state.refused[0]
+    assert "lacks 1 active producer of the snapshot at offset 5" in state.refused[0]
 
 
 AFTER = {
@@ -98,7 +99,7 @@ def test_a_producer_that_came_back_must_have_what_it_had(behind: bytes) -> None:
     log.add(behind, length=5, known={**{p: e for p, e in log.truth.items() if p not in rebuilt.truth}, **rebuilt.truth})
     state = found(log)
     assert state_of(state.entries) == log.truth
-    assert "has lost 1 active producer" in state.refused[0]
+    assert "lacks 1 active producer" in state.refused[0]
 
 
 def test_a_producer_that_came_back_whole_is_no_loss() -> None:
@@ -153,7 +154,7 @@ def test_what_a_producer_had_is_there_later_or_a_batch_explains_why_not(
     log.add(data_batch(10, 5), length=5, known={1: later})
     log.vouched = {5: ClaimFacts(True, Provenance.COMPUTED)}
     state = found(log)
-    assert ("has lost 1 active producer of the snapshot at 5" in " ".join(state.refused)) is not is_followed
+    assert ("lacks 1 active producer of the snapshot at offset 5" in " ".join(state.refused)) is not is_followed
     assert state_of(state.entries)[1] == (later if is_followed else older)
 
 
@@ -173,7 +174,7 @@ def test_a_snapshot_that_no_broker_could_continue_starts_nothing() -> None:
     log.snapshots[5] = {1: replace(log.snapshots[5][1], txn_first_offset=0)}
     state = found(log)
     assert state_of(state.entries) == log.truth
-    assert "a broker would refuse the batch at 5 after it" in state.refused[1]
+    assert "a broker would refuse the later batch at offset 5" in state.refused[1]
 
 
 def test_state_has_what_a_broker_dropped_before_it_rolled() -> None:
@@ -182,7 +183,7 @@ def test_state_has_what_a_broker_dropped_before_it_rolled() -> None:
     log.snapshots[4] = {2: log.truth[2]}
     state = found(log, now=TIMESTAMP + 2 * DAY)
     assert (state_of(state.entries), state.refused) == (log.truth, ())
-    assert "contradicts its own segment: lacks 1 of 2 producers" in found(log, now=TIMESTAMP).refused[0]
+    assert "contradicts its own segment: the snapshot lacks 1 of 2 producers" in found(log, now=TIMESTAMP).refused[0]
 
 
 @pytest.mark.parametrize("now", [TIMESTAMP, TIMESTAMP + 30 * DAY])
@@ -194,7 +195,7 @@ def test_state_starts_from_no_snapshot_that_contradicts_its_segment(now: int) ->
         assert state_of(state.entries) == log.truth
         assert "contradicts its own segment: 1 producer differs" in state.refused[0]
     log.snapshots[60] = {**log.truth, 50: Entry(0, 1, 59, 0, TIMESTAMP)}
-    assert "knows 1 producer that the log does not hold" in found(log, now=now).refused[0]
+    assert "the snapshot has 1 producer that the log does not have" in found(log, now=now).refused[0]
 
 
 def test_a_damaged_snapshot_is_computed_anew_from_the_one_before() -> None:
@@ -202,7 +203,7 @@ def test_a_damaged_snapshot_is_computed_anew_from_the_one_before() -> None:
     del log.snapshots[90]
     state = found(log)
     assert state_of(state.entries) == log.truth
-    assert "at 90 cannot be read: not a snapshot" in state.refused[0]
+    assert "at offset 90 cannot be read: not a snapshot" in state.refused[0]
 
 
 def test_an_earlier_snapshot_that_is_damaged_says_nothing() -> None:
@@ -221,13 +222,13 @@ def test_where_no_snapshot_may_be_believed_the_fold_begins_with_the_log() -> Non
 def test_where_the_segments_do_not_lead_there_nothing_is_derived(start: int, lost: set[int]) -> None:
     log = poisoned(NOBODY, NOBODY, NOBODY)
     log.lost = lost
-    with pytest.raises(UnknownStateError, match=r"segment-60 at 90|holds 60"):
+    with pytest.raises(UnknownStateError, match=r"segment-60 at offset 90|holds 60"):
         found(log, start=start)
 
 
 def test_without_any_remote_segment_nothing_is_derived() -> None:
     log = TieredLog(end=30)
-    with pytest.raises(UnknownStateError, match="no remote segment of this log ends at 30 or below"):
+    with pytest.raises(UnknownStateError, match="no remote segment of this log ends at offset 30 or below"):
         find_state(30, [], log, log_start_offset=30, expiry=BrokerExpiry(TIMESTAMP, DAY))
     with pytest.raises(UnknownStateError) as caught:
         find_state(30, [], log, log_start_offset=0, expiry=BrokerExpiry(TIMESTAMP, DAY))
@@ -249,7 +250,7 @@ def test_one_that_its_own_claim_does_not_vouch_for_starts_nothing() -> None:
     log.vouched = {90: ClaimFacts(True)}
     state = found(log)
     assert state_of(state.entries) == log.truth
-    assert "cannot start a replay: its claim does not vouch for it" in state.refused[0]
+    assert "cannot start a replay, because the claim of its segment does not mark it as trusted" in state.refused[0]
 
 
 def test_behind_a_snapshot_that_a_claim_vouches_for_no_earlier_one_is_read() -> None:

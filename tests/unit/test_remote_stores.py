@@ -134,7 +134,7 @@ def test_a_cloud_that_is_not_supported_yet_is_named(open_it, uri):
 
 def test_a_bucket_whose_scheme_was_forgotten_does_not_become_a_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(UsageError, match=r"is it s3://bucket/x, or \./bucket/x\?"):
+    with pytest.raises(UsageError, match=r"did you mean s3://bucket/x, or \./bucket/x\?"):
         open_store("bucket/x")
     assert list(tmp_path.iterdir()) == []
 

@@ -163,14 +163,14 @@ def test_the_objects_of_a_used_segment_id_are_not_deleted(inner, segment, tmp_pa
 def test_a_segment_that_changed_since_the_scan_is_not_copied(inner, segment, tmp_path, change):
     path = tmp_path / "log" / "00000000000000001000.log"
     path.unlink() if change is None else path.write_bytes(change)
-    with pytest.raises(TransientError, match="segment changed"):
+    with pytest.raises(TransientError, match="the file changed after the scan"):
         copy_segment(aiven(inner), segment, attempt(segment))
     assert keys_in(inner) == []
 
 
 def test_a_stalling_store_runs_into_the_deadline_and_leaves_nothing(inner, segment):
     store = FlakyStore(inner, {1: Fault.STALL, 2: Fault.STALL}, counted={"put_file_if_absent", "put_if_absent"})
-    with pytest.raises(TransientError, match="not done within") as raised:
+    with pytest.raises(TransientError, match="not finished within") as raised:
         copy_segment(aiven(store), segment, attempt(segment), timeout=0.08)
     assert raised.value.attrs["seconds"] == 0.08
     assert keys_in(inner) == []
@@ -236,7 +236,7 @@ def test_an_object_that_is_gone_after_the_put_is_an_error(inner, segment):
         def head(self, key: str) -> ObjectInfo | None:
             return None
 
-    with pytest.raises(TransientError, match="missing now"):
+    with pytest.raises(TransientError, match="now it is missing"):
         copy_segment(aiven(Forgetful(inner, {})), segment, attempt(segment))
     assert keys_in(inner) == []
 
@@ -248,7 +248,9 @@ def test_an_object_that_is_gone_after_the_put_is_an_error(inner, segment):
 def test_copy_segment_refuses_a_lost_object_before_it_is_visible(inner, segment, name, key, lie):
     store, (layout, _) = LyingStore(inner), LAYOUTS[name]
     getattr(store, lie).add(key)
-    error, words = {"loses": (TransientError, "missing now"), "shortens": (RemoteStorageError, "the store has")}[lie]
+    error, words = {"loses": (TransientError, "now it is missing"), "shortens": (RemoteStorageError, "the store has")}[
+        lie
+    ]
     looked = []
     with pytest.raises(error, match=words):
         copy_segment(RemoteLocation(store, layout), segment, attempt(segment), before_visible=lambda: looked.append(1))

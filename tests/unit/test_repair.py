@@ -68,7 +68,7 @@ def test_a_plan_names_every_snapshot_and_writes_nothing(log_dir, bare):
 
 
 def test_what_is_applied_says_what_the_log_says(log_dir, bare):
-    assert_said(tiersnap("repair", log_dir, "--apply"), 0, "3 snapshots are in place")
+    assert_said(tiersnap("repair", log_dir, "--apply"), 0, "3 snapshots are written")
 
     assert offsets(bare) == [5, 10, 15]
     for offset in offsets(bare):
@@ -83,7 +83,7 @@ def test_a_second_run_writes_nothing(log_dir, bare):
 
     ran = tiersnap("repair", log_dir, "--apply")
 
-    assert_said(ran, 0, "nothing to write: 3 snapshots are right already")
+    assert_said(ran, 0, "nothing to write: 3 existing snapshots are right")
     assert ran.rows == []
     assert as_written(bare.iterdir()) == before
 
@@ -253,7 +253,7 @@ class TestLeftAlone:
         ran = tiersnap("repair", log_dir, "--apply")
 
         assert_said(ran, 5, "-delete (delete)", "-stray (stray)", "-future (future)", "orders-0.bak (unknown)")
-        assert "no broker starts while a folder of this name is here" in ran.err
+        assert "no broker starts while a folder of this name is in its log directory" in ran.err
         assert {path.parent.name for path in log_dir.rglob("*.snapshot")} == {"orders-0"}
 
     def test_topics_that_were_not_named(self, log_dir, bare):
@@ -293,7 +293,7 @@ class TestElsewhere:
         late = ("--as-of", "2998-01-01", "--now", "2999-01-01")
         ran = tiersnap("repair", log_dir, "--out", out, *late)
 
-        assert_said(ran, 4, "a file with other content exists", "--replace")
+        assert_said(ran, 4, "the file exists with other content", "--replace")
         assert as_written(out.rglob("*")) == before
         assert_said(tiersnap("repair", log_dir, "--out", out, *late, "--replace"), 0)
         assert set(tree(out).values()) == {WITHOUT_PRODUCERS}
@@ -335,7 +335,12 @@ class TestRunningBroker:
 def test_a_transaction_index_that_is_none_makes_a_broker_undo_the_repair(log_dir, bare):
     """TransactionIndex.sanityCheck: an entry below the base offset; what is behind the last whole entry is not read."""
     file_of(bare, 5, ".txnindex").write_bytes(bytes(34) + b"rest")
-    assert_said(tiersnap("repair", log_dir), 4, "segment 5 has a wrong .txnindex", "before the start, with --replace")
+    assert_said(
+        tiersnap("repair", log_dir),
+        4,
+        "segment 5 has a wrong .txnindex",
+        "before the start, replace this .txnindex with --replace",
+    )
     replaced = tiersnap("repair", log_dir, "--replace")
     assert_said(replaced, 0)
     assert "that is none" not in replaced.err
@@ -349,7 +354,7 @@ def test_what_stops_one_partition_stops_no_other_and_what_was_written_is_told(lo
     other = shutil.copytree(bare, log_dir / "orders-1")
     file_of(bare, 5, ".snapshot").mkdir()
     ran = tiersnap("repair", log_dir, "--apply")
-    assert_said(ran, 4, "exists and is no file")
+    assert_said(ran, 4, "exists, but is not a file")
     assert {row["partition"] for row in ran.rows} == {"orders-1"}
     assert file_of(other, 5, ".snapshot").is_file()
     assert "start the broker" not in ran.err
@@ -357,7 +362,7 @@ def test_what_stops_one_partition_stops_no_other_and_what_was_written_is_told(lo
 
 def test_repair_passes_by_a_folder_without_a_segment(log_dir, bare):
     (log_dir / "made-0").mkdir()
-    assert_said(tiersnap("repair", log_dir, "--apply"), 0, "3 snapshots are in place")
+    assert_said(tiersnap("repair", log_dir, "--apply"), 0, "3 snapshots are written")
 
 
 class TestFiles:
@@ -386,7 +391,7 @@ class TestFiles:
         finally:
             bare.chmod(0o755)
         assert done.returncode == 2
-        assert re.search(r"cannot write .*: Permission denied\n  run it as the user", done.stderr)
+        assert re.search(r"cannot write .*: Permission denied\n  run the same command as the user", done.stderr)
         assert "Traceback" not in done.stderr
         assert offsets(bare) == []
 
@@ -426,7 +431,7 @@ class TestFiles:
 
     def test_a_folder_in_place_of_a_snapshot_is_a_clear_error(self, log_dir, bare):
         file_of(bare, 5, ".snapshot").mkdir()
-        assert_said(tiersnap("repair", log_dir, "--apply"), 4, "exists and is no file", "move it away")
+        assert_said(tiersnap("repair", log_dir, "--apply"), 4, "exists, but is not a file", "move it away")
 
 
 class TestLinkedFolder:
@@ -445,7 +450,7 @@ class TestLinkedFolder:
         os.chown(target, 1234, 1234)
         before = tree(target)
         ran = tiersnap("repair", log_dir, "--apply")
-        assert_said(ran, 2, "a symbolic link, and root follows no link", "sudo -u '#1234' tiersnap repair ")
+        assert_said(ran, 2, "a symbolic link that another user may have made", "sudo -u '#1234' tiersnap repair ")
         assert tree(target) == before
         assert_said(tiersnap("repair", log_dir), 0, "3 snapshots to write")
 

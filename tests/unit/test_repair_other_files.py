@@ -38,7 +38,7 @@ def test_repair_writes_right_indexes_in_the_place_of_broken_ones(tmp_path: Path)
     folder = write_broken_indexes(tmp_path)
     before = tree(folder)
     plan = tiersnap("repair", tmp_path, *CLOCK)
-    assert_said(plan, 4, "2 other files to write", "2 other files are wrong; next: tiersnap repair")
+    assert_said(plan, 4, "2 other files to write", "2 other files are wrong; to replace them: tiersnap repair")
     assert sorted(actions(plan).values()) == [*["NEEDS_REPLACE"] * 2, *["WRITE"] * 2]
     assert tree(folder) == before
     done = tiersnap("repair", tmp_path, *CLOCK, "--replace", "--apply")
@@ -163,7 +163,9 @@ def test_repair_makes_epochs_if_the_log_starts_at_the_first_file(tmp_path: Path)
     spoil(folder, "empty")
     (tmp_path / "remote").mkdir()
     words = ("repair", tmp_path / "logs", *KEEP, "--remote", tmp_path / "remote", "--apply")
-    assert_said(tiersnap(*words), 4, "log start of orders-0 unknown", "leader-epoch-checkpoint lost its epochs")
+    assert_said(
+        tiersnap(*words), 4, "log start of orders-0 unknown", "leader-epoch-checkpoint lost epochs of the partition"
+    )
     assert checkpoint(folder).read_bytes() == b""
     assert_said(tiersnap(*words, "--log-start", "orders-0=20"), 0)
     assert checkpoint(folder).read_text() == lb.leader_epochs_text([(3, 20), (4, 25)])

@@ -77,7 +77,7 @@ def test_short_ones_that_lie_there_are_named_and_replaced_by_what_tier_says_to_t
     refused = tier(logs, remote, *words)
     assert refused.exit_code == 4
     assert "SUSPECT_SNAPSHOT" in refused.err
-    hint = refused.err.partition("if its log begins in remote storage: ")[2].splitlines()[0]
+    hint = refused.err.partition("if the log begins in remote storage: ")[2].splitlines()[0]
     assert hint.startswith(f"tiersnap repair {logs}")
     named = repair(logs, "--remote", remote, *words, *at_the_time)
     assert named.exit_code == 4
@@ -124,7 +124,7 @@ def test_without_a_topic_id_nobody_knows_the_copies_and_nothing_is_made(tmp_path
     (logs / "orders-0/partition.metadata").unlink()
     ran = repair(logs, "--remote", remote)
     assert (ran.exit_code, snapshots_in(logs)) == (4, {})
-    assert "orders-0: its topic id is not known here" in ran.err
+    assert "orders-0: the topic id is unknown on this host" in ran.err
 
 
 def test_where_remote_storage_does_not_answer_nothing_is_made_and_a_later_call_may(tmp_path: Path) -> None:

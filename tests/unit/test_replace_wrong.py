@@ -300,7 +300,7 @@ def test_a_log_that_differs_from_that_of_a_replica_is_refused(right):
 
     damage(right, 2, ".log", forged)
     done = told(right.mend(depth=CheckDepth.FULL, log=True))
-    assert [action for action, _ in done] == ["NONE"] and done[0][1].endswith("nothing shows which one is right")
+    assert [action for action, _ in done] == ["NONE"] and done[0][1].endswith("nothing shows which log is right")
 
 
 def test_an_object_that_does_not_fit_is_replaced_with_its_segment(right):
@@ -445,7 +445,7 @@ def test_a_segment_without_a_right_source_names_what_is_wrong_with_each(right, t
     done = right.mend(source=MemoryStore(), log=True, depth=None)
     ((action, why),) = told(done)
     assert action == "NONE"
-    assert "memory" in why and "it has no objects; log: BAD_CRC" in why
+    assert "memory" in why and "the location has no objects of the segment; log: BAD_CRC" in why
 
 
 def test_a_segment_that_was_copied_twice_loses_its_second_copy(right):
@@ -464,7 +464,9 @@ def test_a_segment_that_was_copied_twice_loses_its_second_copy(right):
 def test_a_topic_that_is_compacted_now_is_refused_before_a_byte_is_sent(poisoned):
     poisoned.cluster.change_settings("churn", {"cleanup.policy": "compact"})
     objects = {info.key for info in poisoned.store.list()}
-    assert {message for _, message in told(poisoned.mend())} == {"churn is compacted: Kafka tiers no compacted topics"}
+    assert {message for _, message in told(poisoned.mend())} == {
+        "churn is compacted, and Kafka does not tier compacted topics"
+    }
     assert {info.key for info in poisoned.store.list()} == objects
 
 
@@ -569,7 +571,7 @@ def test_mend_with_a_cluster_refuses_a_topic_that_it_does_not_have(poisoned, mon
     place = ("--bootstrap-server", "model:9092", "--remote", poisoned.at.remote, "--layout", poisoned.layout.name)
     mend = ("mend", *place, "--unproven", *REPLICA_NOW, "--topic")
     for apply in ((), ("--apply",)):
-        assert_said(tiersnap(*mend, "chur", *apply), 2, "no topic matches 'chur'", "--topic must match")
+        assert_said(tiersnap(*mend, "chur", *apply), 2, "no topic name matches 'chur'", "--topic must match")
     assert_said(tiersnap(*mend, "untiered"), 0, "brokers have tiered nothing yet")
     planned = tiersnap(*mend, "chur.*", poisoned.whole)
     assert_said(planned, 0, f"all {len(poisoned.records)} segments", "nothing was changed; next: tiersnap mend ")

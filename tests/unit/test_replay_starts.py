@@ -162,7 +162,7 @@ def test_of_two_producers_that_a_broker_refuses_in_one_run_the_first_is_named() 
         assert not state.advance(Run(2, fold(rows_of(refused)), TIMESTAMP))
         assert state.refusal is not None
         assert state.refusal.offset == 2
-        assert "offset 2 inside an open transaction" in state.refusal.message
+        assert "the batch at offset 2 is not transactional" in state.refusal.message
 
 
 def look(log_dir: Path, segments: dict[int, list[bytes]]) -> Examination:
@@ -196,7 +196,7 @@ def test_the_gate_lets_nothing_pass_from_the_segment_on_that_a_broker_refuses(tm
     }
     verdicts = [each.verdict for each in judge(found.facts, found.examined, BrokerExpiry(TIMESTAMP, None))]
     assert verdicts[2:] == [Verdict.CORRUPT_SEGMENT, Verdict.GAP_BEFORE, Verdict.ACTIVE_SEGMENT]
-    assert "not comparable: non-transactional batch" in found.ends[3].explanation
+    assert "not comparable: the batch at offset" in found.ends[3].explanation
 
 
 def test_the_first_refused_batch_is_named_also_when_the_table_grows_between_two() -> None:

@@ -77,7 +77,7 @@ def test_of_several_copies_of_a_base_the_longest_then_the_latest_is_taken_and_th
 def test_a_gap_is_refused_with_its_offsets_and_the_copy_that_would_fill_it():
     copies = [copy_of(0, 10), copy_of(25, 30), copy_of(42, 50)]
     broken = IncompleteSegment("brokenbrokenbrokenbrok", 10, "no .rsm-manifest")
-    with pytest.raises(RemoteGapError, match=r"10 to 24, 30 to 41 .*brokenbroken.* no \.rsm-manifest") as raised:
+    with pytest.raises(RemoteGapError, match=r"10 to 24, 30 to 41; .*brokenbroken.*no \.rsm-manifest") as raised:
         plan_chain(copies, ((0, 0),), unusable=[broken])
     assert raised.value.exit_code == 4
     assert raised.value.attrs["gaps"] == [[10, 25], [30, 42]]
@@ -97,7 +97,9 @@ def test_what_retention_took_from_the_beginning_is_no_gap_unless_it_was_asked_fo
 def test_a_head_that_is_not_usable_is_no_retention():
     copies = [copy_of(100, 110), copy_of(110, 120)]
     broken = [IncompleteSegment("brokenbrokenbrokenbrok", 40, "no .log")]
-    said = r"t-0: the log would begin at offset 100, and 1 older segment is not usable: .*brokenbroken.* 40: no \.log"
+    said = (
+        r"t-0: the log would begin at offset 100, because 1 older segment cannot be used: .*brokenbroken.* 40: no \.log"
+    )
     with pytest.raises(MissingHeadError, match=said) as raised:
         plan_chain(copies, ((0, 0),), unusable=broken)
     assert raised.value.exit_code == 4
@@ -111,7 +113,7 @@ def test_plan_chain_refuses_a_lost_tail_that_begins_below_the_end():
     copies, broken = [copy_of(0, 10), copy_of(10, 20)], "brokenbrokenbrokenbrok"
     for lost in (IncompleteSegment(broken, 18, "no .log"), IncompleteSegment(broken, 10, "lost", end_offset=30)):
         with pytest.raises(
-            MissingTailError, match=r"end at offset 20, and 1 newer segment is not usable: .*broken"
+            MissingTailError, match=r"end at offset 20, because 1 newer segment cannot be used: .*broken"
         ) as raised:
             plan_chain(copies, ((0, 0),), unusable=[lost])
         assert "--until 20 --partition t-0" in raised.value.hint
@@ -125,7 +127,7 @@ def test_the_log_starts_where_the_lineage_does_inside_a_segment():
     chain = plan_chain(copies, ((0, 14),))
     assert bounds(chain) == [(10, 20), (20, 30)]
     assert (chain.start_offset, chain.log_start_offset, chain.missing_below) == (10, 14, None)
-    assert [each.reason for each in chain.left_out] == ["below the log start offset"]
+    assert [each.reason for each in chain.left_out] == ["the segment is below the log start offset"]
     everything = plan_chain(copies, ((0, 14),), log_start_offset=0)
     assert (bounds(everything)[0], everything.leader_epochs) == ((0, 10), ((0, 0),))
 
@@ -149,7 +151,7 @@ def test_what_an_unclean_election_dropped_is_not_restored():
     assert newest([dropped, kept, copy_of(0, 100)]) is kept
     chain = plan_chain([copy_of(0, 100), dropped, kept, lost], lineage)
     assert [each.reason for each in chain.left_out] == [
-        "written under leader epochs that the newest segment does not have"
+        "the newest segment does not have the leader epochs of this segment"
     ]
 
 

@@ -99,10 +99,14 @@ def test_what_the_cluster_said_of_a_partition_decides_what_is_planned_of_it(tmp_
     said(FINISHED, 0, 695)
     ran = restore(store, disk, *asked)
     assert_said(ran, 0)
-    assert "was not checked" not in ran.err
+    assert "did not check" not in ran.err
     said(GONE, 0, 695)
-    assert_said(restore(store, disk, *asked), 4, "its remote segments are published as deleted")
-    assert_said(restore(store, disk, *asked, "--unpublished"), 4, "its remote segments are published as deleted")
+    assert_said(restore(store, disk, *asked), 4, "all published remote segments have been deleted by the cluster")
+    assert_said(
+        restore(store, disk, *asked, "--unpublished"),
+        4,
+        "all published remote segments have been deleted by the cluster",
+    )
     for known in ((), (0,), (695,)):
         said(FINISHED, *known)
         ran = restore(store, disk, *asked)
@@ -123,7 +127,7 @@ def test_without_a_cluster_what_brokers_copied_is_restored_and_the_plan_says_wha
     store, disk = tiered_store(tmp_path / "remote"), new_disk(tmp_path / "disk")
     for words in ((), ("--apply",)):
         ran = restore(store, disk, *words)
-        assert_said(ran, 0, "topic existence was not checked")
+        assert_said(ran, 0, "tiersnap did not check whether the topic still exists")
     assert [row["topic_is_checked"] for row in ran.rows] == [False]
 
 
@@ -133,7 +137,9 @@ def test_without_a_cluster_what_tiersnap_made_is_restored_only_when_that_is_aske
     assert_said(refused, 4, "not known to be published", "--bootstrap-server", "--unpublished")
     assert "retention" not in refused.err
     assert not (disk / f"{TOPIC}-0").exists()
-    assert_said(restore(store, disk, "--apply", "--unpublished"), 0, "topic existence was not checked")
+    assert_said(
+        restore(store, disk, "--apply", "--unpublished"), 0, "tiersnap did not check whether the topic still exists"
+    )
     assert (disk / f"{TOPIC}-0").is_dir()
 
 
@@ -165,7 +171,7 @@ def test_a_lost_segment_is_named_whatever_else_is_in_doubt(tmp_path):
     store, disk = tiered_by_us(tmp_path), new_disk(tmp_path / "disk")
     for path in store.root.rglob(f"{0:020d}-*.log"):
         path.unlink()
-    assert_said(restore(store, disk), 4, "1 older segment is not usable", "no .log")
+    assert_said(restore(store, disk), 4, "1 older segment cannot be used", "no .log")
 
 
 def test_restore_asks_for_no_copy_of_ours_that_lost_an_election(tmp_path):
@@ -186,7 +192,7 @@ def test_restore_takes_the_cluster_that_is_given_when_the_record_is_damaged(tmp_
     store, disk = tiered_store(tmp_path / "remote"), new_disk(tmp_path / "disk")
     (record,) = store.root.rglob("cluster.json")
     record.write_bytes(b"{")
-    assert_said(restore(store, disk), 5, "give the cluster by --cluster-id")
+    assert_said(restore(store, disk), 5, "give the cluster id with --cluster-id")
     assert_said(restore(store, disk, "--cluster-id", CLUSTER), 0)
     record.write_bytes(b'{"version":2}')
     assert_said(restore(store, disk, "--cluster-id", CLUSTER), 2, "newer tiersnap")

@@ -157,7 +157,7 @@ class NeverKnown:
 
 
 def test_two_fields_for_one_column_are_refused() -> None:
-    with pytest.raises(TypeError, match="Twice: two fields for one column: offset"):
+    with pytest.raises(TypeError, match="Twice: two fields have the same column: offset"):
         _ = Rows(Twice).schema
 
 
@@ -183,5 +183,5 @@ def test_members_are_those_of_contained_dataclasses_beside_the_others() -> None:
 
 
 def test_two_fields_for_one_member_are_refused() -> None:
-    with pytest.raises(TypeError, match="Twice: two fields for one member: offset"):
+    with pytest.raises(TypeError, match="Twice: two fields have the same JSON member: offset"):
         member_types(Twice)

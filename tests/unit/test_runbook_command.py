@@ -27,7 +27,7 @@ PASTED = {
     NULL_POINTER: "A stuck partition",
     "java.lang.IllegalArgumentException: segmentLeaderEpochs can not be null or empty": "Lost leader epochs",
     "ERROR Error building remote log auxiliary state for orders-0": "Objects that are lost or damaged",
-    "orders-7 knows 3 of 9 living producers": "Lost producers",
+    "orders-7 has only 3 of 9 active producers": "Lost producers",
     "log start of payments-3 unknown": "A log start that is unknown",
     "Unknown broker error": "A damaged index",
     "tiersnap.remote_storage.errors.WrongPlaceError": "A remote location that brokers do not read",
@@ -113,11 +113,11 @@ def test_runbook_has_the_exit_code_of_each_text_of_spark_that_it_names() -> None
 
 @pytest.mark.parametrize(("word", "near"), [("MISING_SNAPSHOT", "MISSING_SNAPSHOT"), ("A ful disc", "A full disk")])
 def test_runbook_names_near_words_of_an_unknown_one(word: str, near: str) -> None:
-    assert_said(tiersnap("runbook", word), ExitCode.USAGE, "the runbook has no such word", near)
+    assert_said(tiersnap("runbook", word), ExitCode.USAGE, "the runbook does not contain this word", near)
 
 
 def test_runbook_lists_its_entries_for_a_word_like_no_other() -> None:
-    assert_said(tiersnap("runbook", "qqqq"), ExitCode.USAGE, "tiersnap runbook lists the entries")
+    assert_said(tiersnap("runbook", "qqqq"), ExitCode.USAGE, "to list the entries: tiersnap runbook")
 
 
 def test_runbook_reads_the_package_and_nothing_beside_it(tmp_path: Path) -> None:

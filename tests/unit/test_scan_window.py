@@ -108,7 +108,7 @@ def test_a_window_leaves_out_nothing_but_what_had_expired_or_was_never_heard_of_
         log.write(folder / "logs")
         runner = Runner(folder, folder / "logs")
         ran = run(runner, told=led(log))
-        assert all("it ends inside" in error for error in ran.errors)
+        assert all("the snapshot of the segment lacks" in error for error in ran.errors)
         edge = ran.listed[0]["window_offset"]
         if stable_offset(log) < (edge or 0):
             assert_unknown(ran, runner)
@@ -318,7 +318,7 @@ def test_a_producer_that_must_be_followed_through_damage_stops_its_partition(tmp
     ran = run(Runner(tmp_path, tmp_path / "logs"), told=led(log))
 
     assert len(ran.errors) == 1
-    assert "cannot be followed back beyond the window" in ran.errors[0]
+    assert "cannot be followed back beyond the scan window" in ran.errors[0]
     assert (ran.readiness, ran.segments_uploaded) == ([], 0)
 
 
@@ -337,7 +337,7 @@ def test_the_window_begins_with_the_first_segment_that_may_hold_a_young_record(l
 
 
 def test_a_window_needs_an_expiration_to_know_how_far_back_it_goes() -> None:
-    with pytest.raises(UsageError, match="needs an expiration"):
+    with pytest.raises(UsageError, match="needs --expiration"):
         ReplayOptions(expiration=None, scan=Scan.WINDOW)
 
 
@@ -348,7 +348,7 @@ def test_run_says_what_a_window_cannot_see(capsys: pytest.CaptureFixture[str], s
     said = capsys.readouterr().err
     words = (
         "transactions that ended before the window",
-        "the snapshot has coordinator epoch -1",
+        "The snapshot then has coordinator epoch -1",
         "BROKER_UNVERIFIED",
         "--scan exact",
     )
@@ -527,7 +527,7 @@ def test_window_tiers_and_writes_nothing_that_exact_does_not(
         window, exact = (Runner(folder / str(scan), folder / "logs") for scan in Scan)
         ran, full = run(window, **({"told": led(log)} if has_cluster else {})), run(exact, scan=Scan.EXACT)
         assert full.errors == []
-        assert all("it ends inside" in error for error in ran.errors)
+        assert all("the snapshot of the segment lacks" in error for error in ran.errors)
         assert set(tiered(ran)) <= set(tiered(full))
         edge = ran.listed[0]["window_offset"] or 0
         for offset, observed in snapshots(window).items():
@@ -611,7 +611,10 @@ def test_window_refuses_a_segment_that_ends_inside_a_transaction_and_exact_tiers
     runner = Runner(tmp_path, tmp_path / "logs", layout=LocalTieredStorageLayout())
     ran = run(runner, told=led(log))
     assert tiered(ran) == [0, 2]
-    assert "it ends inside 1 transaction that its snapshot lacks, one of producer 7 since offset 4" in ran.errors[0]
+    assert (
+        "the snapshot of the segment lacks 1 transaction open at its end, one of producer 7 since offset 4"
+        in ran.errors[0]
+    )
     assert [row["verdict"] for row in ran.readiness[1:4]] == ["UPLOADED", "UNKNOWN_TRANSACTIONS", "GAP_BEFORE"]
     assert tiered(run(runner, scan=Scan.EXACT, told=led(log))) == list(log.segments)[2:-1]
     assert transaction_indexes(runner) == {6: right}
@@ -639,7 +642,7 @@ def test_window_refuses_a_segment_below_a_transaction_that_the_snapshot_before_n
     brokers_files(log, folder, [6])
     ran = run(Runner(tmp_path, tmp_path / "logs"), told=led(log))
     assert tiered(ran) == [0, 2, 4]
-    assert "ends inside 1 transaction that its snapshot lacks, one of producer 7 since offset 4" in ran.errors[0]
+    assert "lacks 1 transaction open at its end, one of producer 7 since offset 4" in ran.errors[0]
 
 
 @pytest.mark.parametrize("is_known", [True, False])
@@ -659,5 +662,5 @@ def test_window_asks_remote_storage_what_is_open_behind_its_segments(tmp_path: P
     runner = Runner(tmp_path, tmp_path / "logs", remote=before.remote, layout=before.layout, runs=1)
     ran = run(runner, told=led(log))
     assert tiered(ran) == []
-    words = "ends inside 1 transaction that its snapshot lacks, one of producer 7 since offset 4"
-    assert (words if is_known else "open transactions at 6 are unknown") in ran.errors[0]
+    words = "lacks 1 transaction open at its end, one of producer 7 since offset 4"
+    assert (words if is_known else "open transactions at offset 6 are unknown") in ran.errors[0]

@@ -127,17 +127,17 @@ def test_server_properties_of_a_stopped_broker_tell_all_but_the_cluster(log_dir:
 def test_server_properties_of_a_container_tell_no_log_directory_of_this_host(tmp_path: Path) -> None:
     found = given(server_properties=properties(tmp_path, "/nowhere/a,/nowhere/b"))
     assert_location_is_that_of_the_broker(found.remote.value)
-    with pytest.raises(UsageError, match="/nowhere/a, /nowhere/b, and this host has no such directory"):
+    with pytest.raises(UsageError, match="/nowhere/a, /nowhere/b, but this host has no such directory"):
         found.log_dirs.require("log directories")
     ran = tiersnap("doctor", "--server-properties", tmp_path / "server.properties", "--remote", tmp_path)
-    assert_said(ran, 2, "log directories not known")
+    assert_said(ran, 2, "log directories unknown")
 
 
 def test_listener_with_tls_tells_no_cluster(log_dir: Path, tmp_path: Path) -> None:
     with started_broker(log_dir, properties(tmp_path, str(log_dir), S3 + "listeners=SSL://h:9093\n")):
         found = given(log_dir)
     assert found.cluster.value is None
-    with pytest.raises(UsageError, match=r"cluster not known: .*no listener without TLS and SASL") as raised:
+    with pytest.raises(UsageError, match=r"cluster unknown: .*no listener that works without TLS and SASL") as raised:
         found.cluster.require("cluster")
     assert "--command-config" in raised.value.hint
 
@@ -162,7 +162,7 @@ def test_prefix_that_is_no_folder_tells_no_location(log_dir: Path, tmp_path: Pat
 def test_without_a_broker_nothing_is_known(log_dir: Path, tmp_path: Path) -> None:
     nothing = given(proc=only(tmp_path / "proc"))
     assert nothing.is_empty
-    with pytest.raises(UsageError, match="log directories not known: no broker runs on this host"):
+    with pytest.raises(UsageError, match="log directories unknown: no broker runs on this host"):
         nothing.log_dirs.require("log directories")
     found = given(log_dir)
     assert (found.broker.value, found.remote.value, found.cluster.value) == (None, None, None)

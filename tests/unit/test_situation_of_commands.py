@@ -89,7 +89,7 @@ def test_repair_takes_the_log_directories_of_a_server_properties(properties, log
     assert "remote location" not in ran.err, "it asks none"
     assert file_of(log_dir / "orders-0", 10, ".snapshot").exists()
     assert_said(
-        tiersnap("repair"), 2, "log directories not known: no broker runs on this host", "--server-properties FILE"
+        tiersnap("repair"), 2, "log directories unknown: no broker runs on this host", "--server-properties FILE"
     )
 
 
@@ -167,7 +167,7 @@ def test_reading_command_goes_on_without_a_location_that_does_not_answer_and_say
     with started_broker(log_dir, properties):
         for command in ("scan", "verify"):
             ran = tiersnap(command, log_dir)
-            assert_said(ran, 2, f"{remote}: no such directory")
+            assert_said(ran, 2, f"{remote}: the directory does not exist")
             assert ran.rows, "the files were read"
 
 
@@ -175,17 +175,22 @@ def test_reading_command_goes_on_without_a_location_that_does_not_answer_and_say
 def test_command_that_needs_a_cluster_names_the_option_that_tells_it(command, broker):
     ran = tiersnap(command)
     assert_said(
-        ran, 2, "cluster not known", "no listener without TLS and SASL", "--bootstrap-server", "--command-config"
+        ran,
+        2,
+        "cluster unknown",
+        "no listener that works without TLS and SASL",
+        "--bootstrap-server",
+        "--command-config",
     )
 
 
 @pytest.mark.parametrize("command", OF_A_CLUSTER)
 def test_command_that_needs_a_location_names_the_option_that_tells_it(command, log_dir):
     ran = tiersnap(command, log_dir, "--bootstrap-server", "127.0.0.1:9")
-    assert_said(ran, 2, "remote location not known: no broker runs with these log directories", "--remote s3://")
+    assert_said(ran, 2, "remote location unknown: no broker runs with these log directories", "--remote s3://")
 
 
 @pytest.mark.parametrize("command", ["tier", "unblock", "scan"])
 def test_command_that_needs_a_log_directory_names_server_properties(command, remote):
     ran = tiersnap(command, "--remote", remote, "--bootstrap-server", "127.0.0.1:9")
-    assert_said(ran, 2, "log directories not known: no broker runs on this host", "--server-properties FILE")
+    assert_said(ran, 2, "log directories unknown: no broker runs on this host", "--server-properties FILE")

@@ -98,7 +98,7 @@ def count_of_three() -> bytes:
         (TWO_ENTRIES[:56], "56 bytes, 102 expected"),
         (TWO_ENTRIES + b"\0", "103 bytes, 102 expected"),
         (version_2(), "version at byte 0 is 2, expected 1"),
-        (count_of_three(), "102 bytes, 148 expected for 3 entries"),
+        (count_of_three(), "the file has 102 bytes, but its 3 entries (counted at byte 6) need 148"),
         (TWO_ENTRIES[:50] + b"\xff" + TWO_ENTRIES[51:], "CRC at byte 2 is b67fedad"),
         (bytes(102), "version at byte 0 is 0"),
         (TWO_ENTRIES[:6] + b"\xff\xff\xff\xff" + TWO_ENTRIES[10:], "-1 entries"),

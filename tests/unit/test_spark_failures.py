@@ -16,19 +16,19 @@ pytestmark = pytest.mark.unit
 
 CASES = Path(__file__).parents[1] / "cases/spark-failures"
 TEXTS = {path.stem: path.read_text(encoding="utf-8") for path in CASES.glob("*.txt")}
-FULL = "no space left on a disk"
-FORBIDDEN = "this user may not write or read there"
-CONFLICT = "another writer committed to the table meanwhile"
+FULL = "a disk has no free space"
+FORBIDDEN = "this user may not write or read the file"
+CONFLICT = "another writer committed to the table at the same time"
 NO_DELTA = "this Spark session has no Delta Lake"
-DAMAGED = "not readable as a Delta table"
-JVM_ENDED = "the JVM of the driver ended"
+DAMAGED = "the file is not readable as part of a Delta table"
+JVM_ENDED = "the JVM of the Spark driver ended"
 BECOMES = {
     "full-new-table": (3, f"{FULL} for file:/lake/full/t: java.io.IOException: No space left on device"),
     "full-parquet": (3, f"{FULL} for file:/lake/full2/t"),
     "full-local-dir": (3, FULL),
     "full-local-dir-start": (3, FULL),
     "worker-enospc": (3, FULL),
-    "read-only": (2, "its file system is read-only"),
+    "read-only": (2, "the file system is mounted read-only"),
     "read-only-new": (2, FORBIDDEN),
     "denied-new": (2, FORBIDDEN),
     "denied-append": (2, FORBIDDEN),
@@ -39,13 +39,13 @@ BECOMES = {
     "concurrent-append": (3, CONFLICT),
     "concurrent-delete": (3, CONFLICT),
     "metadata-changed": (3, CONFLICT),
-    "fetch-failed": (3, "shuffle files of a worker were lost"),
-    "executors-killed": (3, "a worker was lost"),
+    "fetch-failed": (3, "Spark lost shuffle files of a worker"),
+    "executors-killed": (3, "Spark lost a worker"),
     "jvm-killed": (3, JVM_ENDED),
     "ro-local-dir-start": (3, JVM_ENDED),
-    "broadcast-timeout": (3, "a broadcast took too long"),
-    "max-result-size": (2, "a result is larger than the driver takes"),
-    "max-result-size-arrow": (2, "a result is larger than the driver takes"),
+    "broadcast-timeout": (3, "a Spark broadcast took too long"),
+    "max-result-size": (2, "a result is larger than the Spark driver accepts"),
+    "max-result-size-arrow": (2, "a result is larger than the Spark driver accepts"),
     "newer-delta-reader": (2, "a newer Delta Lake wrote the table"),
     "no-catalog-write": (2, NO_DELTA),
     "no-catalog-save": (2, NO_DELTA),

@@ -14,9 +14,11 @@ pytestmark = pytest.mark.unit
 
 SUFFIX = ".0123456789abcdef0123456789abcdef"
 LIVE = {
-    "other records": "orders-0 has other records here",
-    "empty": "orders-0 is empty here: if no other replica has these records, only this folder has them",
-    "none": "orders-0 is not here: if its topic was deleted, or another broker holds it, delete the folder",
+    "other records": "the other folder of orders-0 on this host has other records",
+    "empty": "the other folder of orders-0 on this host is empty: if no other replica has these records, only this "
+    "folder has them",
+    "none": "this host has no other folder of orders-0: if the topic was deleted, or another broker has the "
+    "partition, delete this folder",
 }
 
 
@@ -44,7 +46,7 @@ def test_stray_folder_is_named_with_its_bytes_and_its_meaning(tmp_path: Path, li
     text = " ".join((ran.out + ran.err).split())
     assert_said(ran, 4)
     size = sum(path.stat().st_size for path in stray.glob("*.log"))
-    assert f"STRAY_PARTITION: {stray}: {size} B of orders-0 that no broker reads" in text
+    assert f"STRAY_PARTITION: {stray}: brokers do not read these {size} B of orders-0" in text
     assert LIVE[live] in text
 
 

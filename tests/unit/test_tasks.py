@@ -234,7 +234,7 @@ def test_a_table_before_its_first_commit_has_no_rows_and_a_warehouse_without_fac
     tmp_path: Path,
 ) -> None:
     assert read_table(str(tmp_path), "segments", ["topic", "run"]).num_rows == 0
-    with pytest.raises(SourceNotFoundError, match="this is no warehouse"):
+    with pytest.raises(SourceNotFoundError, match="not a warehouse"):
         list(readiness(str(tmp_path)))
 
 
@@ -242,5 +242,5 @@ def test_a_table_that_is_none_is_named(warehouse: tuple[str, Runner]) -> None:
     folder, _ = warehouse
     (log,) = Path(folder, "partitions", "_delta_log").glob("*.json")
     log.write_text("{nonsense")
-    with pytest.raises(CorruptDataError, match="partitions: not readable as a Delta table"):
+    with pytest.raises(CorruptDataError, match="partitions: the file is not readable as part of a Delta table"):
         list(readiness(folder))

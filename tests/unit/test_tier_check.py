@@ -124,10 +124,12 @@ def test_command_refuses_a_file_that_tells_no_check(tmp_path: Path, text: str) -
     page = tmp_path / "page"
     for words in (("doctor",), ("scan", "--report", page), ("tier", "--report", page, "--apply")):
         ran = tiersnap(*words, at.logs, *place(at), *NOW, "--remote-checks", told)
-        assert_said(ran, 2, f"{told}: no line of tiersnap verify --remote")
+        assert_said(ran, 2, f"{told}: the file has no line of tiersnap verify --remote")
     assert not page.exists()
     if text:
-        assert_said(checked(*place(at), "--resume", told), 2, f"{told}: no line of tiersnap verify --remote")
+        assert_said(
+            checked(*place(at), "--resume", told), 2, f"{told}: the file has no line of tiersnap verify --remote"
+        )
 
 
 def test_command_refuses_remote_checks_when_no_page_tells_of_them(tmp_path: Path) -> None:
@@ -153,7 +155,7 @@ def test_verify_sample_takes_so_many_segments(right: tuple[str, ...], sample: st
 
 @pytest.mark.parametrize("sample", ["0", "1.5", "101%", "few"])
 def test_verify_refuses_a_sample_that_is_none(right: tuple[str, ...], sample: str) -> None:
-    assert_said(checked(*right, "--sample", sample), 2, "is no sample")
+    assert_said(checked(*right, "--sample", sample), 2, "is not a sample")
 
 
 def test_verify_names_offsets_that_no_segment_holds(tmp_path: Path) -> None:
@@ -257,8 +259,8 @@ def test_verify_refuses_a_place_that_holds_nothing(tmp_path: Path) -> None:
 
 
 def test_verify_without_logdir_needs_remote() -> None:
-    assert_said(tiersnap("verify"), 2, "log directories not known: no broker runs on this host")
-    assert_said(tiersnap("verify", "--depth", "full"), 2, "remote location not known", "--remote s3://bucket/prefix")
+    assert_said(tiersnap("verify"), 2, "log directories unknown: no broker runs on this host")
+    assert_said(tiersnap("verify", "--depth", "full"), 2, "remote location unknown", "--remote s3://bucket/prefix")
 
 
 def test_doctor_and_the_page_say_how_much_was_verified(tmp_path: Path) -> None:
@@ -271,7 +273,10 @@ def test_doctor_and_the_page_say_how_much_was_verified(tmp_path: Path) -> None:
     assert verified["sentence"].startswith("7 of 7 remote segments were verified (490.6 KiB; 7 at depth snapshots)")
     assert verified["sentence"].endswith("snapshots of 0 were compared with a log; 2 are not sound")
     said = tiersnap("doctor", at.logs, *place(at), output="table").out
-    assert f"verified not yet: tiersnap verify --remote {at.remote}" in " ".join(said.split())
+    assert (
+        f"verified remote segments are not verified yet; to verify them: tiersnap verify --remote {at.remote}"
+        in " ".join(said.split())
+    )
 
     tiersnap("scan", at.logs, *place(at), *NOW, "--report", tmp_path / "page", "--remote-checks", told)
     page = (tmp_path / "page/index.html").read_text()
@@ -288,7 +293,9 @@ def test_verify_names_the_command_that_helps(tmp_path: Path) -> None:
         (line,) = [line for line in checked(*words).err.splitlines() if line.startswith("next for")]
         return line
 
-    assert next_step(*place(at)).startswith("next for SUSPECT: on a broker that has the log: tiersnap verify LOGDIR ")
+    assert next_step(*place(at)).startswith(
+        "next for SUSPECT: on a broker host that has the log: tiersnap verify LOGDIR "
+    )
     assert next_step(whole, *place(at)).startswith(f"next for SUSPECT: tiersnap mend {whole} ")
     for path in at.remote.rglob("*0222-*.indexes"):
         path.unlink()

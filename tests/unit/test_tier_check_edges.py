@@ -147,7 +147,7 @@ def test_verify_blames_no_remote_segment_for_a_damaged_local_log(tmp_path: Path)
     ("metadata", "says"),
     [
         ("version: 0\ntopic_id: BBBBBBBBBBBBBBBBBBBBBQ", "its topic id is BBBBBBBBBBBBBBBBBBBBBQ"),
-        (None, "it has no partition.metadata"),
+        (None, "the folder has no partition.metadata"),
     ],
 )
 def test_verify_says_that_a_local_log_of_another_topic_id_is_left_out(
@@ -156,12 +156,12 @@ def test_verify_says_that_a_local_log_of_another_topic_id_is_left_out(
     file = at.logs / at.name / "partition.metadata"
     file.unlink() if metadata is None else file.write_text(metadata)
     ran = checked(at, at.logs)
-    assert ran.err.count(f"{at.name} is left out: {says}, remote storage has {TOPIC_ID}") == 1, ran.err
+    assert ran.err.count(f"{at.name}: not compared: {says}, but remote storage has {TOPIC_ID}") == 1, ran.err
     assert {row["compared_with"] for row in ran.rows}.isdisjoint({"LOCAL_LOG"})
 
 
 def test_verify_refuses_disks_with_one_partition_twice_beside_remote(at: PoisonedTier, tmp_path: Path) -> None:
-    assert_said(checked(at, at.logs, tmp_path / "whole"), 5, "churn-0 is in two of the log directories")
+    assert_said(checked(at, at.logs, tmp_path / "whole"), 5, "churn-0 exists in two of the log directories")
 
 
 @pytest.mark.parametrize(
@@ -174,17 +174,17 @@ def test_verify_refuses_disks_with_one_partition_twice_beside_remote(at: Poisone
 )
 def test_verify_refuses_options_of_remote_storage_without_depth(at: PoisonedTier, words: str, hint: str) -> None:
     ran = tiersnap("verify", at.logs, "--remote", at.remote, *NOW, *words.split())
-    said = "goes with remote storage alone: without --depth the files of LOGDIR are verified, too"
+    said = "is only for remote storage: without --depth tiersnap also verifies the files of LOGDIR"
     assert_said(ran, 2, f"{words.split()[0]} {said}", hint)
 
 
 def test_verify_refuses_against_with_depth(at: PoisonedTier, tmp_path: Path) -> None:
-    assert_said(checked(at, at.logs, "--against", tmp_path), 2, "--against goes with the files of LOGDIR")
+    assert_said(checked(at, at.logs, "--against", tmp_path), 2, "--against is only for the files of LOGDIR")
 
 
 def test_verify_asks_for_the_log_directory_of_against(at: PoisonedTier, tmp_path: Path) -> None:
     ran = tiersnap("verify", "--remote", at.remote, *NOW, "--against", tmp_path)
-    assert_said(ran, 2, "--against goes with the files of LOGDIR", "give LOGDIR")
+    assert_said(ran, 2, "--against is only for the files of LOGDIR", "give LOGDIR")
 
 
 def verified(at: PoisonedTier, told: Path, *words: str) -> RemoteChecked:

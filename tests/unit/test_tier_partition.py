@@ -376,7 +376,7 @@ def test_an_attempt_whose_objects_another_one_deleted_takes_the_copy_of_that_one
                 return put
             others.append(None)
             others[0] = run(self.inner, layout, segments[:1])
-            raise ObjectNotFoundError(f"{key}: there is no such object", key=key)
+            raise ObjectNotFoundError(f"{key}: the object does not exist", key=key)
 
     rows = run(OvertakenWhileItCopies(store, {}), layout, segments)
     assert [row["error"] for row in others[0]] == [None] * len(others[0])

@@ -123,6 +123,6 @@ def test_doctor_names_unblock_when_a_broker_runs(tmp_path: Path) -> None:
     stopped = told(tiersnap("doctor", folder.parent))["next"]
     words = f"tiersnap unblock {folder.parent} --bootstrap-server HOST:PORT --remote s3://bucket/prefix"
     assert steps[0]["command"] == f"{words} --apply"
-    assert steps[0]["note"].startswith("frees stuck partitions while the broker runs; uploads ")
+    assert steps[0]["note"].startswith("makes stuck partitions tier again while the broker runs; uploads ")
     assert commands_of(stopped)[0] == f"tiersnap repair {folder.parent}"
     assert not [step for step in commands_of(stopped) if "tiersnap unblock" in step]

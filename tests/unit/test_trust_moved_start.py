@@ -117,5 +117,5 @@ def test_what_the_cleaner_removed_may_be_known_whatever_it_says() -> None:
     for found, computed in ((OLD, None), (replace(OLD, last_offset=400), None), (DATA, OPEN)):
         observed = against(found, computed, start=0, is_cleaned=True)
         assert (observed.compared, observed.extending) == (SnapshotVerdict.EXTENDS, 1)
-        assert "removed by the cleaner" in observed.explanation
+        assert "that the log cleaner removed" in observed.explanation
     assert against(None, DATA, start=0, is_cleaned=True).compared is SnapshotVerdict.SUSPECT

@@ -40,17 +40,21 @@ def test_each_kind_of_difference_is_harmless_once_its_producers_are_dropped(kind
     assert found.does_harm(BrokerExpiry(TIMESTAMP + DAY - 1, DAY))
     assert not found.does_harm(BrokerExpiry(TIMESTAMP + DAY, DAY))
     assert found.does_harm(BrokerExpiry(LATER, None))
-    assert found.reason(AT_LATER) == "one: harmless, a broker that loads the file drops such idle producers anyway"
+    assert found.reason(AT_LATER) == (
+        "one: harmless, because a broker that loads the file drops such idle producers anyway"
+    )
 
 
 def test_a_forgotten_marker_is_harmless_while_producers_are_dropped_at_all() -> None:
     found = Comparison(SnapshotVerdict.SUSPECT, "one", without_coordinator_epoch=1)
-    assert found.reason(AT_LATER) == "one: harmless, the next marker of each producer sets it again"
+    assert found.reason(AT_LATER) == (
+        "one: harmless, because the next marker of each producer sets the coordinator epoch again"
+    )
     assert found.does_harm(BrokerExpiry(LATER, None))
 
 
 def test_producers_without_transactions_match_although_no_coordinator_is_set() -> None:
-    assert against(PLAIN, PLAIN, 0) == Comparison(SnapshotVerdict.MATCHES, "equals the log: 1 producer")
+    assert against(PLAIN, PLAIN, 0) == Comparison(SnapshotVerdict.MATCHES, "the snapshot equals the log: 1 producer")
 
 
 def test_a_marker_is_forgotten_only_where_the_file_has_none_and_the_log_has_a_batch() -> None:
@@ -70,24 +74,24 @@ def test_from_offset_0_on_nothing_is_from_before_the_log_and_from_1_on_one_offse
 
 def test_the_words_count_what_was_compared() -> None:
     other = replace(PLAIN, last_sequence=9)
-    assert said({}, {}) == "equals the log: 0 producers"
-    assert said({}, {1: PLAIN, 2: PLAIN}) == "empty, and the log holds 2 producers"
-    assert said({1: PLAIN}, {1: PLAIN, 2: PLAIN, 3: PLAIN}) == "lacks 2 of 3 producers in the log"
+    assert said({}, {}) == "the snapshot equals the log: 0 producers"
+    assert said({}, {1: PLAIN, 2: PLAIN}) == "the snapshot is empty, but the log has 2 producers"
+    assert said({1: PLAIN}, {1: PLAIN, 2: PLAIN, 3: PLAIN}) == "the snapshot lacks 2 of 3 producers in the log"
     assert said({1: other, 2: PLAIN}, {1: PLAIN}) == (
-        "1 producer differs from the log; knows 1 producer that the log does not hold"
+        "1 producer differs from the log; the snapshot has 1 producer that the log does not have"
     )
     assert said({1: replace(DATA, coordinator_epoch=-1)}, {1: DATA}) == (
-        "1 producer came back without the coordinator epoch"
+        "1 producer has no coordinator epoch in the snapshot, although the log has one"
     )
     assert said({1: OLD, 2: PLAIN}, {2: PLAIN}, 100) == (
-        "also knows 1 producer by batches from before offset 100, where this log begins"
+        "the snapshot also has 1 producer of batches from before offset 100, where this log begins"
     )
 
 
 @pytest.mark.parametrize(
     ("error", "verdict", "words", "kept"),
     [
-        (FileNotFoundError(2, "No such file"), "MISSING", " was deleted after it was listed", "No such file"),
+        (FileNotFoundError(2, "No such file"), "MISSING", " was deleted after the listing", "No such file"),
         (PermissionError(13, "Permission denied"), "UNVERIFIED", ": Permission denied", "Permission denied"),
         (OSError("the store hung up"), "UNVERIFIED", ": the store hung up", "the store hung up"),
     ],

@@ -71,10 +71,10 @@ def test_where_no_copy_is_asked_for_the_store_is_not_asked(store, name, tiered):
 def test_a_finished_copy_in_the_other_layout_is_refused_and_both_layouts_are_named(store, name, tiered):
     (wrong,) = LAYOUTS.keys() - {name}
     check_layout(open_location(store, name), PARTITION, tiered[0])
-    with pytest.raises(OtherLayoutError, match=f"in the layout {name}, and this run uses {wrong}") as caught:
+    with pytest.raises(OtherLayoutError, match=f"in the layout {name}, but this run uses {wrong}") as caught:
         check_layout(open_location(store, wrong), PARTITION, tiered[0])
     assert caught.value.exit_code is ExitCode.GATE_REFUSED
-    assert caught.value.hint.startswith(f"--layout {name};")
+    assert caught.value.hint.startswith(f"give --layout {name};")
 
 
 def test_a_finished_copy_that_is_gone_refuses_nothing(store, name, tiered):

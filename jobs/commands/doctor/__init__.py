@@ -81,24 +81,27 @@ class DoctorResult:
     remote: list[ProbeAnswer]
     records: RemoteRecords | None
     findings: list[Finding]
-    verified: Annotated[list[VerifiedPartition], Meta(description="results in the file of --remote-checks")]
+    verified: Annotated[list[VerifiedPartition], Meta(description="results in the file that --remote-checks names")]
     hung: list[HungRemoteCopy]
     twice: list[CopiedTwice]
     copying: CopyFindings
-    unused: Annotated[list[UnusedTopic], Meta(description="topics of the location that the cluster does not have")]
+    unused: Annotated[
+        list[UnusedTopic],
+        Meta(description="topic folders in the remote location whose topic ids the cluster does not have"),
+    ]
     lost_producers: Annotated[
-        list[LostProducersOfReplica], Meta(description="replicas without producers; needs --remote")
+        list[LostProducersOfReplica], Meta(description="replicas that lost active producers; needs --remote")
     ]
     waiting: Annotated[list[WaitingPartition], Meta(description="partitions with blocked segments, the worst first")]
     next: list[Step]
-    check: Annotated[list[Step], Meta(description="commands that exit with 0 after the next steps are done")]
+    check: Annotated[list[Step], Meta(description="commands that exit with 0 once the next steps are done")]
 
 
 @command(result=DoctorResult)
 @situation_options(
-    "Remote location, to look for segments and to probe the store: s3://bucket/prefix, or a directory.  [default: the "
-    "location of this host's broker, which is not probed]",
-    "Broker of the cluster, to find hung copies and lost segments.  [default: the broker of this host]",
+    "Remote location: s3://bucket/prefix, or a directory. doctor looks for segments in it, and probes the store.  "
+    "[default: the location of this host's broker, which is not probed]",
+    "Broker of the cluster. doctor asks it for hung uploads and lost segments.  [default: the broker of this host]",
     once,
     prints_facts=False,
 )
@@ -292,7 +295,7 @@ class _Advice:
 
     def script(self, width: int) -> Iterator[str]:
         """Yield lines that can be pasted into a shell: comments, wrapped at `width` columns, and unwrapped commands."""
-        for heading, steps in (("Next:", self.next), ("To check the result:", self.check)):
+        for heading, steps in (("Next:", self.next), ("To check the result, run:", self.check)):
             if not steps:
                 continue
             yield from ("", f"# {heading}")

@@ -46,10 +46,14 @@ class HungRemoteCopy:
     base_offset: int
     age_ms: int
     usual_ms: Annotated[
-        int | None, Meta(description="usual duration of a copy in the partition; null if no copy has finished")
+        int | None, Meta(description="usual duration of an upload in the partition; null if no upload has finished")
     ]
     waiting_bytes: Annotated[
-        int, Meta(description="bytes of closed segments on this host; without them the bytes of the segment")
+        int,
+        Meta(
+            description="bytes of closed segments on this host that wait; without LOGDIR the bytes of the uploading "
+            "segment"
+        ),
     ]
 
 
@@ -124,7 +128,10 @@ def _copied_twice(cache: MetadataCache) -> Iterator[CopiedTwice]:
 def _of_twice(twice: Sequence[CopiedTwice]) -> Iterator[str]:
     if twice:
         first, are = twice[0], count_of(len(twice), "remote segment is", "remote segments are")
-        yield f"{are} copied twice: brokers read {first.read} of {first.partition}, not {first.segment_id}"
+        yield (
+            f"{are} duplicates of tiered offsets: in {first.partition} brokers read segment {first.read}, not "
+            f"{first.segment_id}"
+        )
 
 
 def _waiting_bytes(opened: Iterable[NamedLogDir], begins: Mapping[tuple[str, int], int]) -> Counter[tuple[str, int]]:
@@ -154,7 +161,7 @@ class RemoteRecords:
 
     known: Annotated[int, Meta(description="published segments that brokers read")]
     sentence: str
-    place: Annotated[str, Meta(description="evidence whether brokers read the remote location")]
+    place: Annotated[str, Meta(description="evidence for or against brokers reading the remote location")]
     missing: list[MissingRemoteSegment]
 
 
@@ -298,7 +305,7 @@ def _lacks_segments(compared: Compared | None) -> TypeGuard[Compared]:
 def _of_hung(copies: CopyProblems, freeing: Iterable[NextStep]) -> Iterator[NextStep]:
     of = ", ".join(sorted({str(each.broker) for each in copies.hung}))
     for each in freeing:
-        yield replace(each, note=f"on the host of broker {of}")
+        yield replace(each, note=f"run it on the host of broker {of}")
 
 
 def _mending(place: Place, compared: Compared) -> Iterator[NextStep]:
@@ -306,7 +313,7 @@ def _mending(place: Place, compared: Compared) -> Iterator[NextStep]:
     if compared.location.state is not LocationState.CONTRADICTED:
         plan = _mend_of(place, compared)
         yield plan
-        yield replace(plan, argv=(*plan.argv, "--apply"), note="does what the plan shows")
+        yield replace(plan, argv=(*plan.argv, "--apply"), note="does the steps of that plan")
 
 
 def _mend_of(place: Place, compared: Compared) -> NextStep:
@@ -317,5 +324,5 @@ def _mend_of(place: Place, compared: Compared) -> NextStep:
         return mend_from(place.values[Hole.REMOTE][0], compared.missing.elsewhere)
     whole = [mandatory(local=local) for local in (False, True)]
     if all(each.lacking in whole for each in compared.missing.segments):
-        return replace(mend_from("URI"), note="with the location to which they were uploaded")
+        return replace(mend_from("URI"), note="URI is the location to which brokers uploaded the segments")
     return MEND

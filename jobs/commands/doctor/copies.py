@@ -33,18 +33,20 @@ class FailingCopyTask:
 
     partition: str
     broker: int
-    base_offset: Annotated[int, Meta(description="base offset of the segment that fails; remote storage ends there")]
-    attempts: Annotated[int, Meta(description="number of unfinished attempts")]
-    ignores_published: Annotated[
-        bool, Meta(description="whether it ignores segments that are in remote storage already")
+    base_offset: Annotated[
+        int, Meta(description="base offset of the segment whose upload fails; remote storage ends there")
     ]
-    waiting_bytes: Annotated[int, Meta(description="bytes of closed segments on this host")]
+    attempts: Annotated[int, Meta(description="number of unfinished copy attempts for the segment")]
+    ignores_published: Annotated[
+        bool, Meta(description="whether the copy task uploads segments again that remote storage already has")
+    ]
+    waiting_bytes: Annotated[int, Meta(description="bytes of closed segments on this host that wait")]
 
     def says(self) -> str:
         """Return the message about the task."""
         how = "again and again"
         if self.ignores_published:
-            how = "at segments that remote storage has already, which it does not notice"
+            how = "although remote storage already has the segments, which the task does not notice"
         said = (
             f"{self.partition}: the copy task of broker {self.broker} fails {how}, at offset {self.base_offset} "
             f"after {count_of(self.attempts, 'attempt')}"

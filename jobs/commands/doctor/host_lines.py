@@ -40,7 +40,7 @@ def _broker(host: Host) -> Iterator[str]:
     if not known:
         yield _without_broker(host)
     if len(known) > 1:
-        yield "THESE ARE DISKS OF MORE THAN ONE BROKER: give the log.dirs of one broker"
+        yield "THESE DISKS BELONG TO MORE THAN ONE BROKER: give only the log.dirs of one broker"
 
 
 def _without_broker(host: Host) -> str:
@@ -48,13 +48,13 @@ def _without_broker(host: Host) -> str:
         for finding in log_dir.listed.findings:
             if finding.path.endswith(f"/{META_PROPERTIES}"):
                 return f"unknown: {finding.message}"
-    return "no meta.properties: this is a copy of a disk, or no broker's disk"
+    return "no meta.properties: a copy of a broker's disk, or no log directory of a broker"
 
 
 def _running(host: Host) -> Iterator[str]:
     unknown = [f"unknown for {each.uri}: {each.lock_unknown}" for each in host.log_dirs if each.lock_unknown]
     if host.pids:
-        yield f"yes: {', '.join(map(_process, host.pids))} holds .lock"
+        yield f"yes: {', '.join(map(_process, host.pids))} holds the lock file .lock"
     elif not unknown:
         yield _stopped(host)
     yield from unknown
@@ -66,9 +66,9 @@ def _process(pid: int) -> str:
 
 def _stopped(host: Host) -> str:
     unclean = [each.uri for each in host.log_dirs if not each.is_clean]
-    said = "no: no process holds .lock"
+    said = "no: no process holds the lock file .lock"
     if unclean:
-        said += f"; not stopped cleanly, its next start recovers {', '.join(unclean)}"
+        said += f"; the broker was not stopped cleanly, and its next start recovers {', '.join(unclean)}"
     return said
 
 
@@ -80,26 +80,29 @@ def _blocks(host: Host, *, has_others: bool) -> Iterator[str]:
     if host.missing and Verdict.MISSING_SNAPSHOT not in host.blocked:
         yield f"{count_of(host.missing, 'snapshot is', 'snapshots are')} missing"
     if host.lost_indexes:
-        yield f"{count_of(host.lost_indexes, 'partition has', 'partitions have')} lost an .index"
+        yield f"{count_of(host.lost_indexes, 'partition has', 'partitions have')} segments without an .index file"
     yield from of_unlocated(host.unlocated, remote=not host.asked_remote)
     waiting = host.waiting()
     yield from _waiting(waiting)
     for each in host.log_dirs:
         if each.disk.is_read_only:
-            yield f"{each.uri}: its file system is mounted read-only"
+            yield f"{each.uri}: the file system is mounted read-only"
     findings = host.findings
     yield from map(str, findings[:_MOST_FINDINGS])
     if len(findings) > _MOST_FINDINGS:
-        yield f"… and {count_of(len(findings) - _MOST_FINDINGS, 'finding')} more; scan lists them"
+        yield f"… and {count_of(len(findings) - _MOST_FINDINGS, 'finding')} more: tiersnap scan prints all"
     if unpublished := host.in_remote[Verdict.UPLOADED]:
-        yield f"{count_of(unpublished, 'segment')}: {Verdict.UPLOADED}, and no record is known of them"
+        yield (
+            f"{count_of(unpublished, 'segment')}: {Verdict.UPLOADED}: tiersnap uploaded them, and no "
+            "COPY_SEGMENT_FINISHED record of them is known"
+        )
     if not any((has_others, waiting, findings, host.missing, host.lost_indexes, host.unlocated, unpublished)):
-        yield "nothing, by the names of the files; scan checks their content"
+        yield "nothing, judged by the names of the files; tiersnap scan also reads their content"
 
 
 def _waiting(partitions: Sequence[WaitingPartition]) -> Iterator[str]:
     if partitions:
-        yield f"{human_bytes(sum(each.bytes for each in partitions))} of segments wait"
+        yield f"{human_bytes(sum(each.bytes for each in partitions))} of segments wait to be tiered"
     yield from first_lines(partitions, _line_of_waiting, "partition")
 
 
@@ -122,4 +125,4 @@ def _disk_lines(host: Host, each: Examined) -> Iterator[str]:
     )
     if full_in is not None and full_in < _FAR_MS:
         rate = human_bytes(host.bytes_per_day(disk))
-        yield f"full in {human_duration(full_in)} at the present rate, {rate} a day, if nothing is deleted"
+        yield f"full in {human_duration(full_in)} if brokers keep writing {rate} a day and nothing is deleted"

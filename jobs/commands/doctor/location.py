@@ -20,7 +20,7 @@ class JudgedLocation:
     """The verdict whether brokers read the remote location."""
 
     state: LocationState
-    sentence: Annotated[str, Meta(description="the state with its evidence")]
+    sentence: Annotated[str, Meta(description="the state, and the evidence for it")]
 
     @property
     def is_contradicted(self) -> bool:

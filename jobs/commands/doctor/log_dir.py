@@ -22,15 +22,15 @@ class ExaminedLogDir:
     node_id: int | None
     directory_id: str | None
     is_clean: bool
-    is_running: Annotated[bool | None, Meta(description="null if this user may not find out")]
+    is_running: Annotated[bool | None, Meta(description="null if this user may not see which process holds the lock")]
     pid: int | None
     version: str | None
     mount: str
     disk_bytes: int
     free_bytes: int
-    bytes_per_day: Annotated[int, Meta(description="present rate of written bytes")]
+    bytes_per_day: Annotated[int, Meta(description="bytes that the broker writes per day at its present rate")]
     full_in_ms: Annotated[
-        int | None, Meta(description="time until the disk is full at this rate; null if no broker writes")
+        int | None, Meta(description="time until the disk is full at the present rate; null if no broker writes")
     ]
     partitions: int
     segments: int

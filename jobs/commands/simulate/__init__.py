@@ -115,14 +115,16 @@ class _Answers:
         from tiersnap.jobs.pipeline.simulate import SimulatePartition
 
         if self.at is not None or self.producers:
-            raise UsageError("--at and --producers need a LOGDIR", hint="the tables have one state per partition")
+            raise UsageError(
+                "--at and --producers need a LOGDIR", hint="the tables of --warehouse have only one state per partition"
+            )
         kept = (str(SnapshotOrigin.OURS), str(SnapshotOrigin.EMPTY))
         start_from = self.start_from
         if start_from is None:
             start_from = kept[0]
         if start_from not in kept:
             raise UsageError(
-                f"--from {start_from} needs a LOGDIR", hint=f"with --warehouse, --from takes {' or '.join(kept)}"
+                f"--from {start_from} needs a LOGDIR", hint=f"with --warehouse, give --from {' or '.join(kept)}"
             )
         return SimulatePartition(SnapshotOrigin(start_from), self._settings)
 
@@ -152,16 +154,16 @@ class _Answers:
         "--from",
         "start_from",
         metavar="broker|older|ours|empty|DIR",
-        help="Snapshot with which the replica starts. broker: the newest file that a broker can load; older: the "
-        "second newest file; ours: the snapshot that `tiersnap repair` would write; empty: no producers; DIR: the "
-        "newest file in DIR/<topic>-<partition>/. With --warehouse only ours and empty.  [default: broker; ours with "
-        "--warehouse]",
+        help="Snapshot from which the replica starts. broker: the newest file that a broker can load; older: the "
+        "second newest file; ours: the snapshot that `tiersnap repair` would write; empty: no producers; DIR: "
+        "the newest file in DIR/<topic>-<partition>/. With --warehouse only ours and empty.  [default: broker; "
+        "ours with --warehouse]",
     ),
     click.option(
         "--at",
         type=click.IntRange(min=0),
-        help="Offset of the snapshot for ours and empty; greatest offset of the file for the others.  [default: the "
-        "newest segment's base offset for ours and empty]",
+        help="Offset of the snapshot. ours and empty: this offset; other origins: the newest file up to this offset.  "
+        "[default for ours and empty: the newest segment's base offset]",
     ),
     click.option(
         "--broker",
@@ -174,10 +176,13 @@ class _Answers:
         type=click.IntRange(1, 2),
         default=1,
         show_default=True,
-        help="transaction.version of brokers that support version 2 (KIP-890).",
+        help="transaction.version of brokers that support transaction version 2 (KIP-890).",
     ),
     click.option(
-        "--all", "everything", is_flag=True, help="Print all rows, even if the replica answers as the leader does."
+        "--all",
+        "everything",
+        is_flag=True,
+        help="Print all rows, also rows in which the replica answers as the leader does.",
     ),
     click.option(
         "--producers",
@@ -250,7 +255,9 @@ def simulate(
         output.talk(*found.said)
         if found.unlocated:
             count = count_of(found.unlocated, "partition is", "partitions are")
-            output.warn(f"{count} left out: log start unknown: {_run_of(uri).text(STATE_LOG_START)} states it")
+            output.warn(
+                f"{count} left out, because the log start is unknown; to state it: {_run_of(uri).text(STATE_LOG_START)}"
+            )
         return exit_code_of([Verdict.UNKNOWN_LOG_START] if found.unlocated else [])
     opened = with_stated(open_log_dirs(log_dirs), log_starts)
     asked = replace(asked, broker=asked.broker or _running_broker(opened))
@@ -285,10 +292,10 @@ def warehouse_of(ctx: click.Context, log_dirs: Sequence[str], warehouse: str | N
     Raises:
         UsageError: the command line has both LOGDIR and --warehouse, or neither was given.
     """
-    hint = "give log directories of this host, or --warehouse for the tables of tiersnap run"
+    hint = "give either log directories of this host, or --warehouse for the tables of tiersnap run"
     is_typed = opt.is_typed(ctx, "warehouse")
     if is_typed and opt.is_typed(ctx, "log_dirs"):
-        raise UsageError("LOGDIR and --warehouse are two inputs: give one", hint=hint)
+        raise UsageError("LOGDIR and --warehouse both name an input: give only one", hint=hint)
     if not log_dirs and not warehouse:
         raise UsageError("neither LOGDIR nor --warehouse was given", hint=hint)
     if not warehouse:

@@ -77,7 +77,10 @@ class SimulateSummary:
     NOT_TOLD: ClassVar = ("replicas",)
     summary: str | UnsetType = UNSET
     not_compared: (
-        Annotated[int, Meta(description="partitions that begin in remote storage, with unknown producers")] | UnsetType
+        Annotated[
+            int, Meta(description="partitions whose producers are unknown, because their logs begin in remote storage")
+        ]
+        | UnsetType
     ) = UNSET
     risk: str | UnsetType = UNSET
     empty_snapshots: str | UnsetType = UNSET
@@ -125,9 +128,9 @@ risk_options = opt.as_one(
         "--risk",
         "is_asked",
         is_flag=True,
-        help="Estimate the cost of the alternatives that KIP-952 rejected.",
+        help="Estimate the cost of the alternatives to snapshots that KIP-952 rejected.",
     ),
-    click.option("--boundaries", is_flag=True, help="Print a row per segment boundary, not per partition."),
+    click.option("--boundaries", is_flag=True, help="Print a row for each segment end, not for each partition."),
     click.option(
         "--replica",
         "replicas",
@@ -140,14 +143,14 @@ risk_options = opt.as_one(
         type=click.IntRange(min=1),
         default=1000,
         show_default=True,
-        help="Number of rows to print for a warehouse.",
+        help="Number of rows to print with --warehouse.",
     ),
     click.option(
         "--retention",
         type=DURATION,
         default="7d",
         show_default=True,
-        help="retention.ms of the topics; `none` for unlimited retention.",
+        help="retention.ms of the topics; `none`: unlimited retention.",
     ),
     click.option(
         "--retention-bytes", type=click.IntRange(min=0), help="retention.bytes of the topics.  [default: none]"
@@ -155,14 +158,14 @@ risk_options = opt.as_one(
     click.option(
         "--tiering-enabled",
         is_flag=True,
-        help="Assume remote.storage.enable=true. Retention then deletes no segment that is not tiered.",
+        help="Assume remote.storage.enable=true: retention then deletes no segment that is not tiered.",
     ),
     click.option(
         "--delivery-timeout",
         type=DURATION,
         default="2m",
         show_default=True,
-        help="delivery.timeout.ms of the producers: the time in which a producer retries a batch.",
+        help="delivery.timeout.ms of the producers: how long a producer retries a batch.",
     ),
     click.option(
         "--read-rate",
@@ -204,7 +207,7 @@ def show_risk_of_host(
         for row in others:
             output.talk(_disagreement(row))
     if host.never_tiered:
-        output.talk(f"left out: {count_of(host.never_tiered, 'partition')} of topics that are never tiered")
+        output.talk(f"left out: {count_of(host.never_tiered, 'partition')} of topics that brokers never tier")
     tell_not_compared(output, host.log_starts.continued, [each.uri for each in host.log_dirs])
     output.warn(*of_unlocated(host.log_starts.unlocated, remote=False))
     return exit_code_of([*host.findings, *[Verdict.UNKNOWN_LOG_START] * len(host.log_starts.unlocated)])
@@ -220,7 +223,9 @@ def show_risk_of_warehouse(
 ) -> int:
     """Print the cost of the rejected alternatives for the partitions of a warehouse, and return the exit code."""
     if asked.replicas:
-        raise UsageError("--replica needs a LOGDIR", hint="the tables have no entries of snapshot files")
+        raise UsageError(
+            "--replica needs a LOGDIR", hint="the tables of --warehouse do not have the entries of snapshot files"
+        )
     from tiersnap.jobs.pipeline.risk import risk_of_warehouse
     from tiersnap.snapshot.gate.exit_code import exit_code_of
 
@@ -256,9 +261,9 @@ def _disagreement(row: ReplicaDisagreement) -> str:
     said = [f"{count_of(row.compared, 'snapshot')} compared"]
     if row.offset is not None:
         said.append(
-            f"its snapshot at {row.offset} lacks {count_of(row.only_here, 'producer')}, has {row.only_there} more, and"
-            f" differs in {row.differing}"
+            f"its snapshot at offset {row.offset} lacks {count_of(row.only_here, 'producer')} of the one in LOGDIR, "
+            f"has {row.only_there} others, and differs in {row.differing}"
         )
     if row.log_start_goes_back:
-        said.append(f"its log starts at {row.log_start_offset_there}, below {row.log_start_offset} in LOGDIR")
+        said.append(f"its log starts at offset {row.log_start_offset_there}, below {row.log_start_offset} in LOGDIR")
     return f"replica {row.partition} in {row.replica}: {'; '.join(said)}"

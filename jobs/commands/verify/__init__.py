@@ -67,20 +67,25 @@ class VerifySummary:
 
     NOT_TOLD: ClassVar = ("verdicts", "skipped", "bytes")
     not_compared: Annotated[
-        int, Meta(description="files of logs that begin in remote storage, and NOT_COMPARED remote segments")
+        int,
+        Meta(
+            description="number of snapshot files whose logs begin in remote storage, and of NOT_COMPARED remote "
+            "segments"
+        ),
     ]
-    verdicts: Annotated[dict[str, int] | UnsetType, Meta(description="remote segments by verdict")] = UNSET
-    skipped: Annotated[int | UnsetType, Meta(description="remote segments with a valid result of an earlier check")] = (
-        UNSET
-    )
+    verdicts: Annotated[dict[str, int] | UnsetType, Meta(description="number of remote segments by verdict")] = UNSET
+    skipped: Annotated[
+        int | UnsetType,
+        Meta(description="number of remote segments that an earlier check verified and whose result is still valid"),
+    ] = UNSET
     bytes: Annotated[int | UnsetType, Meta(description="bytes of the verified remote segments")] = UNSET
 
 
 @command(VerifiedSnapshot, RemoteCheck, summary=VerifySummary)
 @situation_options(
     f"{opt.OF_BEGINNINGS}  [default: the location of this host's broker]",
-    "Broker of the cluster, to ask for log start offsets of partitions that are not in LOGDIR.  [default: the broker "
-    "of this host]",
+    "Broker of the cluster. verify asks it for the log start offsets of partitions that are not in LOGDIR.  "
+    "[default: the broker of this host]",
 )
 @click.option(
     "--against",
@@ -91,7 +96,11 @@ class VerifySummary:
 @opt.selection_options
 @opt.crc_option
 @opt.broker_expiry_options
-@click.option("--strict", is_flag=True, help="Compare every entry, even entries that a broker would drop on loading.")
+@click.option(
+    "--strict",
+    is_flag=True,
+    help="Compare every entry of a snapshot, also entries that a broker would drop when it loads the file.",
+)
 @opt.log_start_option
 @tier_options
 @spark_options
@@ -298,7 +307,7 @@ class _RemoteSide:
         try:
             yield from self.checks(output, begins, tally)[0]
         except ObjectNotFoundError:
-            output.talk(f"{self.view.remote}: no remote segment of these partitions")
+            output.talk(f"{self.view.remote}: no remote segments of these partitions")
         except TiersnapError as error:
             errors.append(error)
 

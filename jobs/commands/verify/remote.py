@@ -67,7 +67,7 @@ def _sample(text: str) -> SegmentSample:
             return SegmentSample(number=int(number))
         if 0 < float(percent) <= 100:
             return SegmentSample(percent=float(percent))
-    raise ValueError(f"{text!r} is no sample; use a number of segments such as 100, or a percentage such as 5%")
+    raise ValueError(f"{text!r} is not a sample; give a number of segments such as 100, or a percentage such as 5%")
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ class TierRequest:
         given = {"--sample": self.sample, "--resume": self.resume, "--warehouse": self.warehouse}
         for name, value in given.items():
             if value is not None:
-                why = f"{name} goes with remote storage alone: without --depth the files of LOGDIR are verified, too"
+                why = f"{name} is only for remote storage: without --depth tiersnap also verifies the files of LOGDIR"
                 alone = "" if name == "--warehouse" else "add --depth snapshots, or "
                 raise UsageError(why, hint=f"{alone}leave LOGDIR out")
 
@@ -93,13 +93,13 @@ class TierRequest:
         """Raise UsageError if LOGDIR, --resume or a cluster is given. A verification on Spark takes none of them."""
         if has_log_dirs or self.resume is not None:
             raise UsageError(
-                "--warehouse verifies on Spark: LOGDIR and --resume are of one host",
-                hint="give log directories of this host, or --warehouse",
+                "--warehouse verifies on Spark, but LOGDIR and --resume belong to a single host",
+                hint="give either log directories of this host, or --warehouse",
             )
         if names_cluster:
             raise UsageError(
-                "--warehouse verifies on Spark, and its tasks ask no cluster",
-                hint="leave --bootstrap-server out, or --warehouse",
+                "--warehouse verifies on Spark, and Spark tasks cannot ask the cluster",
+                hint="remove --bootstrap-server, or remove --warehouse",
             )
 
 
@@ -116,20 +116,20 @@ tier_options = opt.as_one(
     once(
         "--depth",
         type=click.Choice([each.value for each in CheckDepth]),
-        help="Verify only --remote: metadata; snapshots: metadata and every snapshot; full: every byte.  [default: "
-        "snapshots, and the files of LOGDIR]",
+        help="Verify only remote storage, not LOGDIR. metadata: metadata only; snapshots: also every snapshot; full: "
+        "every byte.  [default: snapshots, and the files of LOGDIR]",
     ),
     once(
         "--sample",
         type=Parsed("sample", _sample, str),
         metavar="N|PERCENT",
-        help="Verify only this many remote segments, selected at random: a number or a percentage, such as 100 or 5%.",
+        help="Verify only this many remote segments, chosen at random: a number or a percentage, such as 100 or 5%.",
     ),
     once(
         "--resume",
         type=LocalPath(dir_okay=False),
-        help="Skip segments that this file reports as sound: the JSON lines of an earlier call. You may append the new "
-        "output to the same file.",
+        help="Skip segments that this file reports as sound. The file has the JSON lines of an earlier call; you may "
+        "append the new output to it.",
     ),
     once(
         "--warehouse",
@@ -141,7 +141,8 @@ tier_options = opt.as_one(
         type=DURATION,
         default="30d",
         show_default=True,
-        help="With --warehouse, verify segments again after at most this time; `none` verifies each segment once.",
+        help="With --warehouse: verify a segment again once its result is older than this; `none` verifies each "
+        "segment once.",
     ),
 )
 
@@ -329,7 +330,7 @@ def tell_tier(output: Output, tally: CheckTally, depth: CheckDepth, place: Place
     output.talk(tally.sentence(depth), *_next_steps(tally, place))
     if (left := tally.verdicts[RemoteVerdict.NOT_COMPARED]) and depth is not CheckDepth.FULL:
         are = count_of(left, "snapshot is", "snapshots are")
-        output.talk(f"{are} compared with no log; next: {again('--depth', 'full', without={'depth'})}")
+        output.talk(f"{are} not compared with a log; to compare: {again('--depth', 'full', without={'depth'})}")
 
 
 def _next_steps(tally: CheckTally, place: Place) -> Iterator[str]:
@@ -361,8 +362,8 @@ def is_of_tier(tier: TierRequest, situation: Situation, log_dirs: tuple[str, ...
         tier.refuse_beside_files()
         return False
     if against is not None:
-        why = "--against goes with the files of LOGDIR, and remote storage is verified alone"
-        raise UsageError(why, hint="leave --against out, or --depth" if log_dirs else "give LOGDIR")
+        why = "--against is only for the files of LOGDIR, but only remote storage is verified here"
+        raise UsageError(why, hint="remove --against, or remove --depth" if log_dirs else "give LOGDIR")
     if tier.depth is None and situation.remote.value is None:
         situation.log_dirs.require("log directories")
     situation.remote.require("remote location")

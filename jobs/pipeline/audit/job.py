@@ -118,15 +118,15 @@ def _discovered(settings: AuditSettings) -> Discovered | None:
     found = discover(settings.sources, settings.topic)
     for uri in found.collected:
         raise UsageError(
-            f"{uri}: a collected folder has no segments to audit",
-            hint="on the broker's host: tiersnap audit --source LOGDIR",
+            f"{uri}: this folder of tiersnap collect has no segments, which the audit reads",
+            hint="run the audit on the broker's host: tiersnap audit --source LOGDIR",
         )
     return found
 
 
 def _no_batches(warehouse: str) -> SourceNotFoundError:
     return SourceNotFoundError(
-        f"{warehouse}: no table {_BATCHES} in this warehouse",
+        f"{warehouse}: this warehouse has no table {_BATCHES}",
         hint=decode_into(warehouse),
     )
 

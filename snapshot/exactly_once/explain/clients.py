@@ -27,12 +27,12 @@ _BATCHES = (
     SentBatch(has_records=False),
 )
 _WHEN = {
-    "no log start": "the response has no log start offset: the leader moved",
-    "renumbered since": "the batch was renumbered since it was sent",
+    "no log start": "the response has no log start offset, because the leader moved",
+    "renumbered since": "the producer has given the batch new sequences since it sent it",
     "front removed": "the record that was acknowledged last is below the log start offset",
     "others come first": "earlier batches are still in flight",
     "others are unresolved": "an earlier batch expired after it was sent, but not the previous one",
-    "attempts left": "time and retries are left",
+    "attempts left": "retries and delivery time are left",
     "several records": "the batch has several records",
     "gap remains": "an earlier batch expired after it was sent",
     "gap remains, no bump": "an earlier batch expired after it was sent, and the coordinator is older than 2.5",
@@ -162,7 +162,7 @@ def of_application(error: Answer, release: str | None) -> Iterator[ExplainedRow]
     if group is None or not _has_kip_1050(release):
         return
     is_retried = group.proposed is Severity.RETRY
-    met = "not told while the client tries again" if is_retried else _SURFACES[group.surface]
+    met = "not reported to the application while the client tries again" if is_retried else _SURFACES[group.surface]
     shipped = "of no group" if group.kip1050 is None else f"of the group {group.kip1050}Exception"
     does = f"is {met}; {shipped}; {_of_kip_691(group)}"
     yield ExplainedRow("application", "4.1-4.4", "KIP-1050", None, "", None, "", error, does)
@@ -177,4 +177,4 @@ def _of_kip_691(group: ExceptionGroup) -> str:
     wrapped = ", wrapped once" if group.wraps else ""
     thrown = "" if group.streams_action is None else f", thrown again by Kafka Streams as {group.streams_action}"
     failure = "" if group.failure_type is None else f", of type {group.failure_type}"
-    return f"KIP-691, which was not built, wanted it {group.proposed}{wrapped}{thrown}{failure}"
+    return f"KIP-691, which Kafka never implemented, proposed it {group.proposed}{wrapped}{thrown}{failure}"

@@ -140,7 +140,7 @@ def _by_clock(row: Row) -> Ask[CoordinatorEra]:
         if timeout_ms == TWO_PHASE_TIMEOUT_MS and not era.knows_two_phases:
             return None
         if not is_timed_out(start_timestamp=0, timeout_ms=timeout_ms, now=30 * 86_400_000):
-            return SituationAnswer(Answer.NONE, "waits for its application to end it, however long")
+            return SituationAnswer(Answer.NONE, "waits until its application ends the transaction, without a timeout")
         return SituationAnswer(Answer.NONE, _record(fence_abort(ongoing, era, new_producer_id=_NEW_ID).record))
 
     return ask
@@ -150,7 +150,7 @@ def _expire(_era: CoordinatorEra) -> SituationAnswer:
     week = 604_800_000
     is_gone = is_transactional_id_expired(TransactionState.COMPLETE_COMMIT, last_update=0, expiration_ms=week, now=week)
     if is_gone:
-        return SituationAnswer(Answer.NONE, "forgets the transactional id")
+        return SituationAnswer(Answer.NONE, "deletes its entry of the transactional id")
     return SituationAnswer(Answer.NONE, "keeps it")
 
 

@@ -37,11 +37,11 @@ def era_of(release: str, eras: Sequence[E]) -> E:
     try:
         numbers = tuple(map(int, release.split(".")))
     except ValueError as error:
-        raise ValueError(f"{release!r} is no release of Kafka; use 3.9 or 3.9.1") from error
+        raise ValueError(f"{release!r} is not a release of Kafka; give a release such as 3.9 or 3.9.1") from error
     for era in reversed(eras):
         if era.first <= numbers:
             return era
-    raise ValueError(f"{release!r} has no idempotent producers: they came with 0.11")
+    raise ValueError(f"Kafka {release!r} has no idempotent producers: they exist since 0.11")
 
 
 def newest_known(eras: Sequence[Era]) -> str:

@@ -86,7 +86,7 @@ class LostProducers:
 
     known: Annotated[int, Meta(ge=0)]
     living: Annotated[int, Meta(ge=0)]
-    meets: Annotated[str, Meta(description="the answers that producers would get if this replica led now")]
+    meets: Annotated[str, Meta(description="the answers that producers would get if this replica became leader now")]
 
     @property
     def count(self) -> int:
@@ -95,7 +95,7 @@ class LostProducers:
 
     def says(self, name: str) -> str:
         """Return a sentence about the partition `name`."""
-        return f"{name} knows {self.known} of {count_of(self.living, 'living producer')}. {self.meets}"
+        return f"{name} has only {self.known} of {count_of(self.living, 'active producer')}. {self.meets}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,7 +54,7 @@ class HostSimulation:
             return sentence
         count = count_of(len(self.not_compared), "partition is", "partitions are")
         is_in = "may be" if self.beginnings.unlocated else "is"
-        unknown = f"{count} not compared: what came before the files {is_in} in remote storage."
+        unknown = f"{count} not compared, because the start of the log {is_in} in remote storage."
         if not self.tally.producers:
             return unknown
         return f"{sentence} {unknown}"
@@ -81,9 +81,9 @@ class HostSimulation:
         begins = self.beginnings.of(partition)
         if begins.goes_back(partition) and begins.start is None and begins.copy is None:
             self.not_compared.append(partition.name)
-            why = "what came before its files is in remote storage"
+            why = "the start of the log is in remote storage"
             if begins.is_unlocated(partition):
-                why = "its log start is unknown"
+                why = "the log start is unknown"
             self.said.append(f"{partition.name}: not compared: {why}")
             return
         found = replicas(
@@ -108,11 +108,11 @@ class HostSimulation:
 def _said(found: Replicas) -> Iterator[str]:
     name = found.partition.name
     for message in found.start.passed_over:
-        yield f"{name}: a broker passes over {message}"
+        yield f"{name}: a broker ignores this snapshot file: {message}"
     if not found.is_whole:
         yield f"{name}: not simulated: the log cannot be replayed to its end"
     if found.expired:
         yield (
-            f"{name}: {count_of(found.expired, 'producer is', 'producers are')} left out, every broker has dropped "
-            "them by now"
+            f"{name}: {count_of(found.expired, 'producer is', 'producers are')} left out, because every broker "
+            "has expired them by now"
         )

@@ -72,11 +72,13 @@ def _refuse_unknown(simulation: HostSimulation, begins: Beginning, partition: Pa
     Raises:
         UnknownStateError: the simulation was incomplete.
     """
-    lacks = "its snapshot lacks producers that remote snapshots know, and nobody knows which live"
+    lacks = (
+        "the snapshot lacks producers that remote snapshots have, and the log does not show which of them are active"
+    )
     if simulation.not_compared:
         raise UnknownStateError(f"{lacks}: {begins.why}", hint=ELSEWHERE)
     if simulation.not_whole:
-        why = next(map(str, simulation.findings), "its log cannot be replayed to its end")
+        why = next(map(str, simulation.findings), "the log cannot be replayed to its end")
         raise UnknownStateError(
             f"{lacks}: {why}", hint=f"tiersnap scan {shlex.quote(posixpath.dirname(partition.path))}"
         )

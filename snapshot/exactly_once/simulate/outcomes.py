@@ -160,29 +160,35 @@ class Tally:
     def sentence(self, era: BrokerEra) -> str:
         """Return a sentence about the answers that producers would get from this replica, with brokers of `era`."""
         if not self.producers:
-            return "If this replica became leader now, nobody would notice: no producer is alive."
-        knows = f"not know {self.unknown} of" if self.unknown else "know all of"
+            return "If this replica became leader now, no producer would be affected: none is active."
+        knows = f"lack {self.unknown} of" if self.unknown else "lack none of"
         parts = [f"it would {knows} {count_of(self.producers, 'producer')}", *self._appends(), *self._refuses()]
         if self.hidden:
-            parts.append(f"take a batch after a lost one from {self.hidden}, which hides the loss")
+            parts.append(
+                f"accept a later batch of {count_of(self.hidden, 'producer')} although a batch before it was "
+                "lost, which hides the loss"
+            )
         if self.zombies:
-            parts.append(f"let {count_of(self.zombies, 'fenced instance')} write")
+            parts.append(f"let {count_of(self.zombies, 'fenced producer instance')} write")
         *most, last = parts
         return f"If this replica became leader now, {', '.join(most)}, and {last} (brokers {era.releases})."
 
     def _appends(self) -> Iterator[str]:
         if self.doubled:
-            yield f"append the last batch of {self.doubled} a second time if it was sent again"
+            yield f"write the last batch of {count_of(self.doubled, 'producer')} twice if the producers sent it again"
         if self.doubled_older:
-            yield f"append {count_of(self.doubled_older, 'older batch', 'older batches')} likewise"
+            yield f"write {count_of(self.doubled_older, 'older batch', 'older batches')} twice in the same way"
         if not (self.doubled or self.doubled_older):
             yield "append nothing twice"
 
     def _refuses(self) -> Iterator[str]:
         if self.refused:
-            yield f"refuse the next batch of {self.refused}"
+            yield f"refuse the next batch of {count_of(self.refused, 'producer')}"
         if self.unrecognized:
-            yield f"refuse {count_of(self.unrecognized, 'batch', 'batches')} that the leader would acknowledge again"
+            yield (
+                f"refuse {count_of(self.unrecognized, 'batch', 'batches')} that the leader would acknowledge as "
+                "duplicates"
+            )
 
 
 # For each field of Tally: whether an answer is counted in it.

@@ -70,7 +70,8 @@ class ReplicaSnapshot:
         folder = Path(name)
         if not folder.is_dir():
             raise SourceNotFoundError(
-                f"{name}: no such directory", hint=f"--from takes {', '.join(names)} or another replica's directory"
+                f"{name}: the directory does not exist",
+                hint=f"give --from {', '.join(names)}, or the directory of another replica",
             )
         return cls(SnapshotOrigin.ANOTHER, folder, at)
 
@@ -175,8 +176,8 @@ def replicas(
         return Replicas(partition, start, empty_state(), empty_state(), 0, findings, is_whole=False)
     if found.at_start is None:
         raise UsageError(
-            f"{partition.name}: nothing is known at offset {start.offset}",
-            hint="give --at a segment's base offset, the offset of a snapshot file or the log end offset",
+            f"{partition.name}: no snapshot or state is known at offset {start.offset}",
+            hint="give as --at a segment's base offset, the offset of a snapshot file, or the log end offset",
         )
     both = in_its_place(
         entries,

@@ -162,23 +162,24 @@ class RiskTotals:
         sums = self.sums
         said = []
         if sums["lost"]:
-            ends = "never by itself" if self.endless else f"in {human_duration(sums['exposed_ms'])}"
-            said.append(f"would not know {count_of(sums['lost'], 'producer')}, which ends {ends}")
+            ends = "does not end by itself" if self.endless else f"ends in {human_duration(sums['exposed_ms'])}"
+            said.append(f"would lack {count_of(sums['lost'], 'producer')}, and this {ends}")
         if sums["degraded"]:
-            said.append(f"would know less than the leader of {count_of(sums['degraded'], 'producer')}")
+            said.append(f"would have incomplete entries of {count_of(sums['degraded'], 'producer')}")
         if sums["doubled"]:
             said.append(
-                f"would append up to {count_of(sums['doubled_records'], 'record')} of {sums['doubled']} once more if "
-                f"they were sent again, {sums['doubled_automatically']} of these by clients on their own"
+                f"would write up to {count_of(sums['doubled_records'], 'record')} of "
+                f"{count_of(sums['doubled'], 'producer')} twice if they were sent again, "
+                f"{sums['doubled_automatically']} of these by clients on their own"
             )
         if sums["aborted_records"]:
-            said.append(f"would serve {count_of(sums['aborted_records'], 'aborted record')} as committed")
+            said.append(f"would give consumers {count_of(sums['aborted_records'], 'aborted record')} as if committed")
         if not said:
-            said.append("would lack nothing: all producers below it have written again, or are dropped by now")
-        text = "a follower that began with one " + "; ".join(said)
+            said.append("would lack nothing: every producer below it has written again, or has been dropped by brokers")
+        text = "a follower that starts with an empty snapshot " + "; ".join(said)
         if not self.unread:
             return text
-        return f"{text}; {count_of(self.unread, 'partition')} cannot be replayed to their end"
+        return f"{text}; {count_of(self.unread, 'partition')} cannot be replayed to the end of their logs"
 
     def _waiting(self) -> str:
         sums = self.sums
@@ -188,15 +189,15 @@ class RiskTotals:
         )
         stuck = self.by_wait.get(str(Wait.STUCK_TIERING_ENABLED), 0)
         if stuck:
-            return f"{start}; tiering is enabled, so waiting never ends: what cannot be copied is not deleted"
-        end = f"{start}; retention removes the last of them in {human_duration(sums['wait_ms'])}"
-        end += f", and {human_bytes(sums['grows_by_bytes'])} more is written until then"
+            return f"{start}; tiering is enabled, so they wait forever: local retention deletes only tiered segments"
+        end = f"{start}; retention deletes the last of them in {human_duration(sums['wait_ms'])}"
+        end += f", and until then {human_bytes(sums['grows_by_bytes'])} more is written"
         endless = self.by_wait.get(str(Wait.FOR_EVER), 0)
         if endless == self.blocked:
-            return f"{start}; no retention ever removes them"
+            return f"{start}; no retention ever deletes them"
         if not endless:
             return end
-        return f"{end}; {count_of(endless, 'partition')} would wait for ever"
+        return f"{end}; {count_of(endless, 'partition')} would wait forever"
 
     def _replay(self) -> str:
         ways = {

@@ -67,12 +67,15 @@ def _blocked(partition: Partition, start_offset: int) -> Iterator[Segment]:
 
 
 NEXT_STEP = {
-    TransactionVerdict.UNKNOWN: "name also the log directories with the other partitions of __transaction_state",
+    TransactionVerdict.UNKNOWN: "give also the log directories that have the other partitions of __transaction_state",
     TransactionVerdict.YOUNG: "look again later",
-    TransactionVerdict.EXPECTED_MARKER: "start its coordinator, which writes the markers again as it loads",
-    TransactionVerdict.TWO_PHASE: "wait for its application, which commits or aborts it: no timeout ever does",
-    TransactionVerdict.OVERDUE: "start its coordinator, which aborts transactions that have timed out",
-    TransactionVerdict.ONGOING: "wait for its producer, or for its timeout",
+    TransactionVerdict.EXPECTED_MARKER: "start the broker that coordinates it: the coordinator writes the markers "
+    "again when it loads",
+    TransactionVerdict.TWO_PHASE: "wait for the application, which commits or aborts the transaction: no timeout "
+    "ends it",
+    TransactionVerdict.OVERDUE: "start the broker that coordinates it: the coordinator aborts transactions after "
+    "their timeout",
+    TransactionVerdict.ONGOING: "wait for the producer to end the transaction, or for its timeout",
 }
 
 
@@ -116,7 +119,7 @@ def judge_transaction(
     idle = as_of - transaction.producer.last_timestamp
     if (verdict.is_hanging or verdict is TransactionVerdict.UNKNOWN) and idle <= max_transaction_timeout:
         verdict = TransactionVerdict.YOUNG
-        reason = f"its producer wrote at most {format_duration(max_transaction_timeout)} ago; {reason}"
+        reason = f"the producer wrote at most {format_duration(max_transaction_timeout)} ago; {reason}"
     late = is_late(transaction, as_of=as_of, max_transaction_timeout=max_transaction_timeout)
     return JudgedTransaction(transaction, verdict, reason, coordinated, late)
 
@@ -131,9 +134,11 @@ def _of_coordinator(
     if not log.is_current(coordinated.transactional_id):
         return TransactionVerdict.UNKNOWN, f"the records of {name} in __transaction_state were not all read"
     if not value.has_partition(transaction.producer.topic_partition):
-        return TransactionVerdict.HANGING_NOT_IN_TXN, f"{name} is {state} and does not name this partition"
+        return TransactionVerdict.HANGING_NOT_IN_TXN, (
+            f"{name} is in state {state}, but its transaction does not include this partition"
+        )
     if state.is_prepared:
-        return TransactionVerdict.EXPECTED_MARKER, f"{name} is {state}: its coordinator will write the marker"
+        return TransactionVerdict.EXPECTED_MARKER, f"{name} is in state {state}: its coordinator will write the marker"
     if state is TransactionStatus.ONGOING:
         return _of_ongoing(coordinated, log, as_of)
     return TransactionVerdict.ONGOING, f"{name} is {state}"
@@ -142,12 +147,12 @@ def _of_coordinator(
 def _without_id(producer_id: int, log: TransactionLog) -> tuple[TransactionVerdict, str]:
     """Return the verdict on a transaction whose producer id belongs to no known transactional id."""
     if not log.is_complete:
-        why = f"no transactional id with producer id {producer_id} was found, but some ids were not read"
+        why = f"no transactional id with producer id {producer_id} was found, but some transactional ids were not read"
         return TransactionVerdict.UNKNOWN, why
     other = log.states.formerly_of(producer_id)
     why = f"no transactional id has producer id {producer_id}"
     if other is not None:
-        why = f"{why}; {other.transactional_id!r} has {other.value.producer_id} now"
+        why = f"{why}; {other.transactional_id!r} used it earlier, and has producer id {other.value.producer_id} now"
     return TransactionVerdict.HANGING_NO_TID, why
 
 
@@ -155,7 +160,9 @@ def _of_ongoing(known: KnownTransaction, log: TransactionLog, as_of: int) -> tup
     """Return the verdict on an Ongoing transaction that includes the partition."""
     value, name = known.value, repr(known.transactional_id)
     if value.transaction_timeout_ms == TWO_PHASE_TIMEOUT_MS:
-        return TransactionVerdict.TWO_PHASE, f"{name} is Ongoing in two phases: only its application ends it"
+        return TransactionVerdict.TWO_PHASE, (
+            f"{name} has an ongoing two-phase commit transaction: only its application ends the transaction"
+        )
     timeout = value.transaction_timeout_ms
     if is_timed_out(start_timestamp=value.start_timestamp, timeout_ms=timeout, now=as_of):
         return _of_overdue(known, log, as_of)
@@ -170,13 +177,19 @@ check for such transactions every 10 s (transaction.abort.timed.out.transaction.
 def _of_overdue(known: KnownTransaction, log: TransactionLog, as_of: int) -> tuple[TransactionVerdict, str]:
     """Return the verdict on a transaction beyond its timeout."""
     value, deadline = known.value, known.value.start_timestamp + known.value.transaction_timeout_ms
-    told = f"{known.transactional_id!r} is Ongoing for more than its {format_duration(value.transaction_timeout_ms)}"
+    told = (
+        f"the transaction of {known.transactional_id!r} is Ongoing for longer than its timeout of "
+        f"{format_duration(value.transaction_timeout_ms)}"
+    )
     if value.producer_epoch == LARGEST_EPOCH:
-        why = f"in producer epoch {LARGEST_EPOCH}, which no coordinator up to Kafka 4.2 can abort (KAFKA-20090)"
+        why = (
+            f"its producer epoch is {LARGEST_EPOCH}, and up to Kafka 4.2 no coordinator can abort that epoch "
+            "(KAFKA-20090)"
+        )
         return TransactionVerdict.HANGING_LAST_EPOCH, f"{told}, {why}"
     at_work = log.work_after(known.record.partition, deadline, as_of)
     if at_work >= HANGS_AFTER_MS:
-        why = f"its coordinator was at work for {human_duration(at_work)} since and did not abort it"
+        why = f"its coordinator has run for {human_duration(at_work)} since the timeout and did not abort it"
         return TransactionVerdict.HANGING_OVERDUE, f"{told}: {why}"
     return TransactionVerdict.OVERDUE, f"{told}: its coordinator will abort it"
 

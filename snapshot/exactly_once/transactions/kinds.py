@@ -20,10 +20,12 @@ class PartitionProducer:
     partition: int
     producer_id: int
     producer_epoch: int
-    coordinator_epoch: Annotated[int, Meta(description="coordinator epoch of its last marker; -1 without a marker")]
+    coordinator_epoch: Annotated[
+        int, Meta(description="coordinator epoch of the producer's last marker; -1 without a marker")
+    ]
     last_sequence: int
     last_offset: int
-    last_timestamp: Annotated[int, Meta(description="ms, timestamp of its last batch")]
+    last_timestamp: Annotated[int, Meta(description="ms, timestamp of the producer's last batch")]
 
     @property
     def topic_partition(self) -> TopicPartition:
@@ -49,15 +51,15 @@ class PartitionTransaction:
     """An open transaction of a producer on one partition."""
 
     producer: PartitionProducer
-    transaction_start_offset: Annotated[int, Meta(description="offset of its first record")]
+    transaction_start_offset: Annotated[int, Meta(description="offset of the first record of the transaction")]
     blocked_segments: Annotated[
         tuple[int, ...],
         Meta(
-            description="base offsets of the closed segments that end above `transaction_start_offset`; "
-            "empty if the topic is never tiered"
+            description="base offsets of the closed segments that end above `transaction_start_offset`; empty if "
+            "the topic is never tiered"
         ),
     ]
-    blocked_bytes: Annotated[int, Meta(description="bytes of the log files of these segments")]
+    blocked_bytes: Annotated[int, Meta(description="bytes of the log files of the blocked segments")]
 
 
 @dataclass(frozen=True, slots=True)

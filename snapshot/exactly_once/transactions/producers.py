@@ -76,8 +76,8 @@ def open_of_one_cluster(uris: Sequence[str], log_starts: Mapping[TopicPartition,
     clusters = {each.cluster_id for each in properties if each is not None}
     if len(clusters) > 1:
         raise UsageError(
-            f"{', '.join(uris)}: of {len(clusters)} clusters, {', '.join(sorted(clusters))}",
-            hint="name the log directories of one cluster",
+            f"{', '.join(uris)}: the log directories belong to {len(clusters)} clusters: {', '.join(sorted(clusters))}",
+            hint="give the log directories of only one cluster",
         )
     return opened
 

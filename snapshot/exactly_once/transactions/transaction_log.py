@@ -83,15 +83,20 @@ class TransactionLog:
     def missing_finding(self) -> Finding | None:
         """Return the finding about missing partitions of the topic, None if nothing is missing."""
         if self.partition_count is None:
-            said = f"no partition of {TOPIC} is here"
+            said = f"the log directories have no partition of {TOPIC}"
         elif self.missing:
             named = ", ".join(map(str, self.missing[:_SHOWN]))
             if len(self.missing) > _SHOWN:
                 named += ", …"
             count = count_of(self.partition_count, "partition")
-            said = f"not here, or not read to its end, of the {count} of {TOPIC}: {named}"
+            said = (
+                f"of the {count} of {TOPIC}, some are not in the log directories or were not read to their end: {named}"
+            )
         elif not self.is_count_sure:
-            said = f"too few transactional ids to infer how many partitions {TOPIC} has: give --partition-count"
+            said = (
+                f"the log directories have too few transactional ids to infer how many partitions {TOPIC} has: give "
+                "--partition-count"
+            )
         else:
             return None
         return Finding(FindingKind.MISSING_PARTITION, self.path, -1, said)
@@ -120,13 +125,13 @@ class TransactionLog:
             )
         if self.is_current(transactional_id):
             raise UsageError(
-                f"no transactional id {transactional_id!r}: it never existed, or it has expired",
+                f"no transactional id {transactional_id!r}: the id never existed, or has expired",
                 hint="tiersnap transactions list LOGDIR",
             )
         missing = "" if self.missing_finding is None else f": {self.missing_finding.message}"
         raise UsageError(
-            f"{transactional_id!r} is not in what could be read of {TOPIC}{missing}",
-            hint="name the log directories with all its partitions, and --partition-count",
+            f"{transactional_id!r} was not found, but only a part of {TOPIC} was read{missing}",
+            hint="give the log directories with all partitions of __transaction_state, and --partition-count",
         )
 
 
@@ -298,7 +303,7 @@ def _problems_of(decoded: TransactionRecord, record: LogRecord, path: str) -> It
 def impossible(value: TransactionLogValue) -> str:
     """Return why no coordinator writes this state, "" if a coordinator may write it."""
     if value.transaction_state is not TransactionStatus.EMPTY and value.start_timestamp < 0:
-        return f"{value.transaction_state} of a transaction that never began"
+        return f"a transaction in state {value.transaction_state} has no start time"
     if value.transaction_state is TransactionStatus.EMPTY and value.partitions:
         return "Empty with partitions"
     return ""
@@ -310,7 +315,7 @@ def _misplaced(states: CoordinatorStates, numbers: set[int], count: int | None, 
         return
     for number in sorted(numbers):
         if number >= count:
-            message = f"{TOPIC}-{number} is here, but --partition-count is {count}"
+            message = f"{TOPIC}-{number} exists in the log directories, but --partition-count is {count}"
             yield Finding(FindingKind.WRONG_PARTITION, path, -1, message)
     wrong: dict[int, list[str]] = {}
     for transactional_id, partition in states.found_in.items():
@@ -318,8 +323,9 @@ def _misplaced(states: CoordinatorStates, numbers: set[int], count: int | None, 
             wrong.setdefault(partition, []).append(transactional_id)
     for partition, ids in sorted(wrong.items()):
         message = (
-            f"{len(ids)} transactional ids in {TOPIC}-{partition} belong elsewhere if the topic has {count} "
-            f"partitions, such as {ids[0]!r} in {TOPIC}-{partition_of(ids[0], count)}: the topic has another number of "
-            "partitions, or was given more; --partition-count states it"
+            f"{TOPIC}-{partition} has {count_of(len(ids), 'transactional id')} that belong to other partitions if "
+            f"the topic has {count_of(count, 'partition')}, such as {ids[0]!r}, which belongs to "
+            f"{TOPIC}-{partition_of(ids[0], count)}: the topic has another number of partitions, or got more; "
+            "--partition-count states the number"
         )
         yield Finding(FindingKind.WRONG_PARTITION, path, -1, message)

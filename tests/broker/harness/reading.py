@@ -29,7 +29,7 @@ def read_all(
     """Records from `start` to the end that `isolation` gives, in offset order.
 
     Raises:
-        AssertionError: an error other than the end of the partition, or no end within 30 s without a record.
+        AssertionError: an error other than the end of the partition, or not finished within 30 s without a record.
     """
     consumer = Consumer(
         {

@@ -85,7 +85,7 @@ def test_a_server_that_cannot_be_one_is_refused(tmp_path: Path, servers: str) ->
     write_small_log(tmp_path / "LOGDIR")
     for words in (("tier", str(tmp_path / "LOGDIR")), ("publish",)):
         ran = tiersnap(*words, "--remote", str(tmp_path), "--bootstrap-server", servers)
-        assert_said(ran, 2, f"{servers!r} is not HOST:PORT, with a port from 1 to 65535")
+        assert_said(ran, 2, f"{servers!r} is not HOST:PORT with a port from 1 to 65535")
 
 
 def test_an_empty_warehouse_is_not_the_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,7 +93,7 @@ def test_an_empty_warehouse_is_not_the_working_directory(tmp_path: Path, monkeyp
     write_small_log(tmp_path / "LOGDIR")
     source = "--source", str(tmp_path / "LOGDIR")
     for words in (("run", *source, "--remote", str(tmp_path), "--print-submit"), ("report",)):
-        assert_said(tiersnap(*words, "--warehouse", ""), 2, "'' is no place")
+        assert_said(tiersnap(*words, "--warehouse", ""), 2, "'' is not a path or URI")
 
 
 def test_a_usage_error_behind_the_name_of_the_command_is_one_too(capsys: pytest.CaptureFixture[str]) -> None:

@@ -54,7 +54,7 @@ def test_a_healthy_host_fits_on_one_screen_and_ends_with_0(log_dir: Path) -> Non
     assert lines[0].startswith("blocked  nothing")
     assert lines[1] == "broker   node 7 of cluster 8ocGbyB_RSCBc6V9xA_tOw (KRaft)"
     assert lines[2] == "version  3.7 or newer: meta.properties has a directory.id"
-    assert "running  no: no process holds .lock; not stopped cleanly" in ran.out
+    assert "running  no: no process holds the lock file .lock; the broker was not stopped cleanly" in ran.out
     assert "blocked  nothing" in ran.out
     assert tree(log_dir) == before
 
@@ -63,7 +63,7 @@ def test_what_blocks_is_said_with_the_commands_in_their_order(log_dir: Path) -> 
     file_of(log_dir / "orders-0", 10, ".snapshot").unlink()
     with broker(log_dir) as pid:
         ran = tiersnap("doctor", log_dir, output="table")
-        assert f"running  yes: process {pid} holds .lock" in ran.out
+        assert f"running  yes: process {pid} holds the lock file .lock" in ran.out
     assert_said(ran, 4)
     assert "1 segment: MISSING_SNAPSHOT" in ran.out
     steps = [
@@ -174,12 +174,12 @@ def test_a_lost_index_comes_before_the_repair(log_dir: Path, with_snapshot: bool
         file_of(log_dir / "orders-0", 10, ".snapshot").unlink()
     ran = tiersnap("doctor", log_dir, output="table")
     assert_said(ran, 4)
-    assert "1 partition has lost an .index" in ran.out
-    assert "# start the broker once and stop it: its start rebuilds lost indexes" in ran.out
+    assert "1 partition has segments without an .index file" in ran.out
+    assert "# start the broker once and stop it: when it starts it rebuilds lost indexes" in ran.out
     assert "repair" not in ran.out
     with broker(log_dir):
         assert (
-            "# stop the broker, start it and stop it again: its start rebuilds"
+            "# stop the broker, start it and stop it again: when it starts it rebuilds"
             in tiersnap("doctor", log_dir, output="table").out
         )
 
@@ -190,13 +190,18 @@ def test_a_lost_index_below_the_log_start_is_to_go_before_any_start(log_dir: Pat
     file_of(log_dir / "orders-0", 0, ".index").unlink()
     ran = tiersnap("doctor", log_dir, output="table")
     assert_said(ran, 4)
-    assert "# before the next start of the broker, move away the files of segments below the log start" in ran.out
+    assert (
+        "# before the next start of the broker, move away the files of segments that are below the log start" in ran.out
+    )
     assert "start the broker once" not in ran.out
     scanned = tiersnap("scan", log_dir, output="table")
-    assert_said(scanned, 4, "below the log start offset that lost its .index", f"tiersnap repair {log_dir} names")
+    assert_said(scanned, 4, "below the log start offset without its .index file", f"tiersnap repair {log_dir}")
     repaired = tiersnap("repair", log_dir)
     assert_said(
-        repaired, 4, "segment 0 has no .index, and is below the log start", "move the segment's files away before"
+        repaired,
+        4,
+        "segment 0 has no .index, and is below the log start",
+        "before the start, move the segment's files away",
     )
 
 
@@ -219,7 +224,7 @@ def test_a_folder_that_keeps_the_broker_from_starting_is_named(log_dir: Path, na
     ran = tiersnap("doctor", log_dir, output="table")
     assert ran.exit_code == 5
     said = " ".join(ran.out.split())
-    assert f"{name}: no broker starts while a folder of this name is here" in said
+    assert f"{name}: no broker starts while a folder of this name is in its log directory" in said
     assert max(map(len, (line for line in ran.out.splitlines() if "tiersnap " not in line))) <= 200
     assert ("run that restore again" in said) == name.startswith("tiersnap")
 
@@ -231,9 +236,9 @@ def test_a_partition_on_two_disks_is_named_and_not_repaired(log_dir: Path, tmp_p
     shutil.copytree(folder, other / folder.name)
     ran = tiersnap("doctor", log_dir, other, output="table")
     assert ran.exit_code == 5
-    assert "no broker starts with both" in " ".join(ran.out.split())
+    assert "no broker starts with both folders" in " ".join(ran.out.split())
     for more in ((), ("--apply",)):
-        assert_said(tiersnap("repair", log_dir, other, *more), 5, f"{folder.name} is in two of the log directories")
+        assert_said(tiersnap("repair", log_dir, other, *more), 5, f"{folder.name} exists in two of the log directories")
 
 
 def test_damage_is_said_and_ends_with_5(log_dir: Path) -> None:
@@ -248,7 +253,7 @@ def test_log_start_above_the_log_end_is_damage(log_dir: Path, start: int, code: 
     """A broker deletes such a log at its start. `scan` reads all records and says the same."""
     (log_dir / "log-start-offset-checkpoint").write_text(f"0\n1\norders 0 {start}\n")
     said = [tiersnap(command, log_dir) for command in ("doctor", "scan")]
-    past = f"orders-0 starts at {start} and ends at 20: a broker deletes this log at its start"
+    past = f"orders-0: the log start offset {start} is above the log end offset 20: a broker deletes this log when it starts"
     assert [(past in ran.out, ran.exit_code) for ran in said] == [(code == 5, code)] * 2
 
 

@@ -60,7 +60,7 @@ def test_lines_of_missing_segments_name_the_first_and_count_the_rest():
     assert "orders-3 lacks 7 segments between offsets 0 and 69" in lines[0]
     assert f"orders-3 offsets 0 to 9: segment {SEGMENTS[0].metadata.id.segment_id}, uploaded by a broker" in lines[1]
     assert "published by tiersnap, lacks .log" in lines[2]
-    assert lines[-1] == "… and 2 segments more: --output json has all of them"
+    assert lines[-1] == "… and 2 segments more: --output json prints all of them"
     found = as_records(MISSING)
     assert len(found.missing) == len(SEGMENTS)
     assert found.place == "nothing proves that brokers read s3://b/: an older segment is there"
@@ -69,11 +69,11 @@ def test_lines_of_missing_segments_name_the_first_and_count_the_rest():
 def test_next_step_of_missing_segments_is_mend_with_the_options_that_were_given():
     words = ("--bootstrap-server", "h:1", "--remote", "s3://b", "--endpoint-url", "http://m:9", "--path-style")
     given = "--bootstrap-server h:1 --remote s3://b --endpoint-url http://m:9 --path-style"
-    does = "--apply   does what the plan shows"
+    does = "--apply   does the steps of that plan"
     assert steps(MISSING, *words) == [f"tiersnap mend /logs {given}", f"tiersnap mend /logs {given} {does}"]
     gone = [replace(each, lacking=(".log", ".indexes", ".rsm-manifest")) for each in SEGMENTS]
     assert steps(replace(MISSING, missing=replace(MISSING.missing, segments=gone)), *words) == [
-        f"tiersnap mend {given} --from URI   with the location to which they were uploaded",
+        f"tiersnap mend {given} --from URI   URI is the location to which brokers uploaded the segments",
         f"tiersnap mend {given} --from URI {does}",
     ]
     elsewhere = replace(MISSING, missing=replace(MISSING.missing, elsewhere="aiven"))
@@ -89,7 +89,10 @@ def test_next_step_is_no_command_when_brokers_read_another_location():
         gather(Given((), None, "s3://b", None, StoreSettings(), None, Path("/nowhere"))), wrong.location
     )
     assert judged is not None
-    assert list(judged.lines()) == ["CONTRADICTED: s3://b/: not where brokers read: they name s3://c/", NAME_THE_PLACE]
+    assert list(judged.lines()) == [
+        "CONTRADICTED: s3://b/: brokers read another location: they name s3://c/",
+        NAME_THE_PLACE,
+    ]
 
 
 def test_hung_copy_is_freed_by_the_step_that_its_brokers_allow() -> None:
@@ -101,7 +104,7 @@ def test_hung_copy_is_freed_by_the_step_that_its_brokers_allow() -> None:
         (restarted,) = steps_of_cluster(place, None, copies, (RESTART_LEADER,))
     assert freed.command.startswith("tiersnap unblock /logs ")
     assert restarted.command == ""
-    assert {freed.note, restarted.note} == {"on the host of broker 2"}
+    assert {freed.note, restarted.note} == {"run it on the host of broker 2"}
 
 
 def test_repeated_command_is_printed_once_with_the_first_note() -> None:

@@ -36,7 +36,7 @@ def silence(place: Place, what: str) -> None:
 
     def asked(actor: Any, name: str, action: Callable[[], Any]) -> Any:
         if name == what:
-            raise BrokerUnavailableError("model:9092: __remote_log_metadata returned no record for 30 s")
+            raise BrokerUnavailableError("model:9092: the topic __remote_log_metadata returned no record for 30 s")
         return ask(actor, name, action)
 
     place.world._ask = asked  # type: ignore[method-assign]

@@ -131,8 +131,10 @@ def test_tier_says_what_to_do_when_no_high_watermark_is_known(log_dir: Path, tmp
     (log_dir / WATERMARKS).unlink()
     for command in ("scan", "tier"):
         ran = tiersnap(*words(command, log_dir, tmp_path))
-        assert_said(ran, 6, f"MISSING_CHECKPOINT: {log_dir}/{WATERMARKS}: ", "a running broker writes it every 5 s")
-        assert "wait for replication" not in ran.err
+        assert_said(
+            ran, 6, f"MISSING_CHECKPOINT: {log_dir}/{WATERMARKS}: ", "a running broker writes the file every 5 s"
+        )
+        assert "wait until replication" not in ran.err
 
 
 def test_a_file_that_retention_took_meanwhile_is_no_damage() -> None:
@@ -143,7 +145,7 @@ def test_a_file_that_retention_took_meanwhile_is_no_damage() -> None:
 
 
 def test_audit_and_decode_call_no_missing_checkpoint_damage() -> None:
-    missing = Finding(FindingKind.MISSING_CHECKPOINT, f"/logs/{WATERMARKS}", -1, "not there")
+    missing = Finding(FindingKind.MISSING_CHECKPOINT, f"/logs/{WATERMARKS}", -1, "does not have")
     broken = Finding(FindingKind.BAD_CRC, "/logs/orders-0/0.log", 61, "CRC")
     told = Damage([missing], {FindingKind.MISSING_CHECKPOINT: 1})
     assert (damage_counts(told), list(of_damage(told))) == ((UNSET, UNSET), [])

@@ -14,7 +14,7 @@ from tests.reference.typed_page import ROOT
 
 pytestmark = pytest.mark.unit
 
-COMPILING = "compiling the replay for this processor"
+COMPILING = "compiling the replay code for this processor"
 
 
 def typed_at_a_terminal(*words: str | Path, **variables: str) -> str:
@@ -49,7 +49,7 @@ def test_only_the_first_replay_on_a_host_says_that_it_compiles(tmp_path: Path) -
 
 
 @pytest.mark.parametrize(
-    ("lacking", "said"), [(["moto"], "the demo needs moto\n"), (["moto", "boto3"], "the demo needs moto and boto3\n")]
+    ("lacking", "said"), [(["moto"], "not installed: moto\n"), (["moto", "boto3"], "not installed: moto and boto3\n")]
 )
 def test_demo_names_what_is_not_installed_before_it_begins(lacking: list[str], said: str, tmp_path: Path) -> None:
     program = (
@@ -59,7 +59,7 @@ def test_demo_names_what_is_not_installed_before_it_begins(lacking: list[str], s
     done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 2
     first, second, *more = done.stderr.splitlines(keepends=True)
-    assert first == f"tiersnap: {said}"
+    assert first == f"tiersnap: the demo needs Python packages that are {said}"
     assert "install" in second
     assert "[demo" in second
     assert (more, done.stdout, list(tmp_path.iterdir())) == ([], "", [])

@@ -75,7 +75,7 @@ def test_a_topic_id_for_a_topic_that_is_not_there_is_named(tmp_path: Path) -> No
     ids = tmp_path / "ids.txt"
     ids.write_text("orders lZ6vvmajTWKDBUTV6SQAtQ\nordesr 5GXaOJXiRzOuReKRIUWzvw\nother BBBBBBBBBBBBBBBBBBBBBQ\n")
     words = ("tier", tmp_path / "logs", "--remote", tmp_path / "remote", "--topic-ids", ids)
-    assert "no partition of the topic ordesr" in tiersnap(*words).err
+    assert "--topic-ids names the topic ordesr" in tiersnap(*words).err
     selected = tiersnap(*words, "--topic", "ord.*").err
     assert "ordesr" in selected
     assert "topic orders" not in selected
@@ -123,7 +123,7 @@ def test_the_command_for_untrusted_snapshots_keeps_what_was_given(tmp_path: Path
     file_of(folder, 5, ".snapshot").write_bytes(b"no snapshot")
     out = tmp_path / "elsewhere"
     ran = tiersnap("repair", folder.parent, "--expiration", "9d", "--apply")
-    (line,) = re.findall("snapshots? (?:is|are) wrong; next: (.*)", ran.err)
+    (line,) = re.findall("snapshots? (?:is|are) wrong; to replace them: (.*)", ran.err)
     assert shlex.split(line) == [
         *("tiersnap", "repair", str(folder.parent), "--expiration", "9d", "--apply", "--replace")
     ]

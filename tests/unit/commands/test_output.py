@@ -58,7 +58,7 @@ def test_rows_on_a_terminal_are_the_worst_and_name_the_line_for_all(monkeypatch:
         Output().rows(Found, rows)
     shown = out.getvalue().splitlines()
     assert (len(shown), shown[1].split()) == (MOST_ON_TERMINAL + 1, ["t-59", "59"])
-    assert err.getvalue() == "50 of 60 rows; next for all: tiersnap scan | cat\n"
+    assert err.getvalue() == "50 of 60 rows printed; to print all: tiersnap scan | cat\n"
 
 
 def test_rows_as_lines_of_json_end_with_the_summary_of_all(capsys: pytest.CaptureFixture[str]) -> None:

@@ -59,7 +59,7 @@ def test_a_table_whose_file_is_damaged_is_told_as_damage(harm: str, tmp_path: Pa
 
 
 def test_a_folder_without_facts_is_no_warehouse_to_report_of(tmp_path: Path) -> None:
-    with pytest.raises(SourceNotFoundError, match="this is no warehouse"):
+    with pytest.raises(SourceNotFoundError, match="not a warehouse"):
         list(readiness(str(tmp_path)))
 
 
@@ -249,9 +249,9 @@ def test_a_place_that_is_no_warehouse_is_named_with_what_comes_next(tmp_path: Pa
     (tmp_path / "full").mkdir()
     (tmp_path / "full/notes.txt").write_text("no table")
     said = {
-        "nowhere": "there is no such folder",
-        "full": "this is no warehouse, none of its tables is here",
-        "full/notes.txt": "this is a file",
+        "nowhere": "the folder does not exist",
+        "full": "not a warehouse: the folder has no table of tiersnap",
+        "full/notes.txt": "a file, but a warehouse is a folder",
     }
     for name, words_said in said.items():
         ran = tiersnap("report", "--warehouse", tmp_path / name, output=output)

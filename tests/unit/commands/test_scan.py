@@ -57,7 +57,7 @@ def test_a_running_broker_has_no_snapshot_at_its_log_end_and_that_is_no_news(log
     assert not file_of(log_dir / "orders-0", LOG_END, ".snapshot").exists()
     with (log_dir / ".lock").open("r+") as lock:
         fcntl.lockf(lock, fcntl.LOCK_EX)
-        assert_said(tiersnap("scan", log_dir), 0, "snapshots: 3 MATCHES")
+        assert_said(tiersnap("scan", log_dir), 0, "snapshots by verdict: 3 MATCHES")
 
 
 # What it is that scan was given instead of an entry of log.dirs, and what it says.
@@ -81,16 +81,18 @@ def test_a_topic_that_was_mistyped_is_answered_with_those_there_are(log_dir):
     write_small_log(log_dir)
     write_small_log(log_dir, "payments")
     ran = tiersnap("scan", log_dir, "--topic", "order")
-    assert_said(ran, 2, "no topic matches 'order'", "there are orders, payments")
-    assert_said(tiersnap("scan", log_dir, "--partition", "orders-1"), 2, "there are orders-0, payments-0")
+    assert_said(ran, 2, "no topic matches 'order'", "the log directories have orders, payments")
+    assert_said(
+        tiersnap("scan", log_dir, "--partition", "orders-1"), 2, "the log directories have orders-0, payments-0"
+    )
 
 
 NOT_LOG_DIRS: dict[str, tuple[Callable[[Path], Path | str], str]] = {
     "nothing": (lambda log_dir: log_dir / "nothing", "no such directory"),
-    "a file": (_file, "it is no directory"),
+    "a file": (_file, "the path is not a directory"),
     "an empty folder": (lambda log_dir: log_dir, "is its disk mounted?"),
-    "the folder above log directories": (_parent, "it is no log directory: give "),
-    "the folder above log directories with numbers": (_parent_of_numbered, "not the folder above them"),
+    "the folder above log directories": (_parent, "the directory is not a log directory: give "),
+    "the folder above log directories with numbers": (_parent_of_numbered, "not the folder above it"),
     "one partition": (write_small_log, "give the folder above it, and --partition orders-0"),
     "a scheme nobody knows": (lambda log_dir: "nope://somewhere", "s3://"),
 }
@@ -138,7 +140,7 @@ def test_a_segment_and_a_snapshot_that_may_not_be_read_are_not_called_corrupt(lo
     assert row["snapshots"] == {"UNVERIFIED": 2, "MATCHES": 1}
     assert row["verdicts"] == {"UNVERIFIED_SNAPSHOT": 1, "GAP_BEFORE": 1, "UNREADABLE_SEGMENT": 1, "ACTIVE_SEGMENT": 1}
     assert [finding["finding_kind"] for finding in result["findings"]] == ["PERMISSION_DENIED"]
-    assert "read it as the user that runs the broker" in done.stderr
+    assert "run the command as the user that runs the broker" in done.stderr
 
 
 @pytest.mark.parametrize("topic", ["with-dashes", "with.dots", "x-delete-0", "x.y-delete", "-", "a-0.b-stray"])
@@ -211,7 +213,7 @@ def test_words_that_make_no_sense_are_a_usage_error(log_dir):
 def test_of_a_damaged_segment_the_command_names_the_file(log_dir):
     path = file_of(write_small_log(log_dir), 5, ".log")
     path.write_bytes(path.read_bytes()[:-1] + b"?")
-    assert_said(tiersnap("scan", log_dir), 5, f"next for CORRUPT_SEGMENT: tiersnap dump '{path}' shows the position")
+    assert_said(tiersnap("scan", log_dir), 5, f"next for CORRUPT_SEGMENT: tiersnap dump '{path}' shows where")
 
 
 def test_each_cause_is_named_with_its_next_command_and_the_options_that_were_given(log_dir):
@@ -226,10 +228,10 @@ def test_each_cause_is_named_with_its_next_command_and_the_options_that_were_giv
     tier = f"tiersnap tier '{log_dir}' --remote s3://bucket/prefix {topics}"
     assert_said(ran, 4, f"next for missing snapshots: tiersnap repair '{log_dir}' {topics}", tier)
     assert_said(
-        ran, 4, "next for ABOVE_LSO: wait for replication", "next for TOPIC_ID_UNKNOWN: in ZooKeeper mode start"
+        ran, 4, "next for ABOVE_LSO: wait until replication", "next for TOPIC_ID_UNKNOWN: in ZooKeeper mode start"
     )
-    assert_said(ran, 4, f"tiersnap transactions find-hanging '{log_dir}' --all names them")
-    assert_said(ran, 4, f"give the ids: {tier} --topic-ids FILE")
+    assert_said(ran, 4, f"tiersnap transactions find-hanging '{log_dir}' --all names open transactions")
+    assert_said(ran, 4, f"give the topic ids: {tier} --topic-ids FILE")
     table = tiersnap("scan", log_dir, "--segments", output="table").out
     assert "next step" in table.splitlines()[0]
     assert "LOGDIR" not in table

@@ -183,7 +183,7 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], int, str, str, str]] = {
     "no offset index": (
         lambda folder: file_of(folder, 5, ".index").unlink(),
         4,
-        "has lost an .index: at its next start the broker rebuilds the index",
+        "has segments without an .index file: at its next start the broker rebuilds the index",
         "3 MATCHES",
         "3 READY, 1 ACTIVE_SEGMENT",
     ),
@@ -197,7 +197,7 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], int, str, str, str]] = {
     "log start behind the log end": (
         lambda folder: put(folder.parent / "log-start-offset-checkpoint", b"0\n1\norders 0 99\n"),
         5,
-        "a broker deletes this log at its start",
+        "a broker deletes this log when it starts",
         "3 UNVERIFIED",
         "1 ACTIVE_SEGMENT",
     ),

@@ -52,20 +52,20 @@ def test_a_flag_wins_over_the_environment(tmp_path: Path, monkeypatch: pytest.Mo
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("expirations: 3d\n", "'expirations' is no setting"),
-        ("repair:\n  keep: deltas\n", "'keep' is no setting of repair"),
-        ("apply: true\n", "give --apply on the command line, each time"),
-        ("repair:\n  replace: true\n", "give --replace on the command line, each time"),
-        ("restore:\n  topic: orders\n", "give --topic on the command line, each time"),
-        ("delete-bad: true\n", "give --delete-bad on the command line, each time"),
-        ("unproven: true\n", "give --unproven on the command line, each time"),
-        ("partition: churn-0\n", "give --partition on the command line, each time"),
+        ("expirations: 3d\n", "'expirations' is not a setting"),
+        ("repair:\n  keep: deltas\n", "'keep' is not a setting of repair"),
+        ("apply: true\n", "apply cannot be set in the file: give --apply on the command line"),
+        ("repair:\n  replace: true\n", "replace cannot be set in the file: give --replace on the command line"),
+        ("restore:\n  topic: orders\n", "topic cannot be set in the file: give --topic on the command line"),
+        ("delete-bad: true\n", "delete-bad cannot be set in the file: give --delete-bad on the command line"),
+        ("unproven: true\n", "unproven cannot be set in the file: give --unproven on the command line"),
+        ("partition: churn-0\n", "partition cannot be set in the file: give --partition on the command line"),
         ("topic:\n", "topic has no value"),
         ("repair:\n  topic:\n", "topic of repair has no value"),
-        ("topic: yes\n", "topic is no flag"),
+        ("topic: yes\n", "topic is yes or no, but the option is not a flag"),
         ("- a\n", "expected `setting: value`"),
         ("a: [\n", "not YAML"),
-        ("repair: 7\n", "repair: expected `setting: value`"),
+        ("repair: 7\n", "expected `setting: value` lines below repair"),
     ],
 )
 def test_a_file_with_something_unknown_is_refused_by_name(
@@ -135,7 +135,7 @@ def test_numbers_and_flags_of_a_file_are_taken_as_they_are_typed(tmp_path: Path,
 
 def test_config_of_an_unknown_command_lists_the_known(capsys: Capture) -> None:
     assert tiersnap(["config", "rnu"]) == 2
-    assert "known are doctor, scan" in capsys.readouterr().err
+    assert "the commands are doctor, scan" in capsys.readouterr().err
 
 
 def test_a_duration_is_shown_as_it_is_written_and_written_as_it_is_shown() -> None:
@@ -199,7 +199,7 @@ def test_settings_and_environment_never_switch_on_a_deletion(
     path = tmp_path / "tiersnap.yaml"
     path.write_text("mend:\n  delete-bad: yes\n")
     assert tiersnap(["--config", str(path), "config"]) == 2
-    assert "give --delete-bad on the command line, each time" in capsys.readouterr().err
+    assert "delete-bad cannot be set in the file: give --delete-bad on the command line" in capsys.readouterr().err
     monkeypatch.setenv("TIERSNAP_DELETE_BAD", "1")
     # Without a cluster the option would be refused by its name.
     assert tiersnap(["mend", "--remote", str(tmp_path)]) == 2

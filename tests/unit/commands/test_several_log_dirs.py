@@ -146,7 +146,7 @@ def test_repair_writes_to_every_disk_and_says_what_each_needs(disks: list[Path])
     for disk in disks:
         assert f"{disk}: the snapshots need 4.0 KiB" in planned.err
     assert f"tiersnap repair {disks[0]} {disks[1]} --apply" in planned.err
-    assert_said(tiersnap("repair", *disks, "--apply"), 0, "2 snapshots are in place")
+    assert_said(tiersnap("repair", *disks, "--apply"), 0, "2 snapshots are written")
     assert_said(tiersnap("scan", *disks), 0)
     assert {row["verdict"] for row in tiersnap("verify", *disks).rows} == {"MATCHES"}
 
@@ -161,14 +161,14 @@ def test_nothing_is_written_where_a_broker_holds_one_of_the_disks(disks: list[Pa
 def test_two_copies_of_a_partition_have_no_place_in_one_out_directory(disks: list[Path], tmp_path: Path) -> None:
     shutil.copytree(disks[0], tmp_path / "copy")
     ran = tiersnap("repair", disks[0], tmp_path / "copy", "--out", tmp_path / "out")
-    assert_said(ran, 2, "orders-0 is in two of the log directories")
+    assert_said(ran, 2, "orders-0 exists in two of the log directories")
     assert not (tmp_path / "out").exists()
 
 
 def test_the_space_of_files_is_in_whole_blocks_and_too_little_is_said(tmp_path: Path) -> None:
     assert [on_disk(size) for size in (0, 1, 4096, 4097)] == [0, 4096, 4096, 8192]
     assert says_space(4096, tmp_path).endswith("are free")
-    assert "first; existing files stay intact" in says_space(1 << 60, tmp_path)
+    assert "more; existing files stay intact" in says_space(1 << 60, tmp_path)
 
 
 def test_a_snapshot_gets_owner_mode_and_security_context_of_the_log_beside_it(tmp_path: Path) -> None:
@@ -224,7 +224,7 @@ def test_a_partition_on_two_disks_is_refused_before_anything_is_written(disks: l
     copy = shutil.copytree(disks[0], tmp_path / "copy")
     for command in ("tier", "collect"):
         ran = tiersnap(command, disks[0], copy, *ALL_DISKS[command], tmp_path / "to", "--apply")
-        assert_said(ran, 5, "orders-0 is in two of the log directories", "no broker starts with both")
+        assert_said(ran, 5, "orders-0 exists in two of the log directories", "no broker starts with both folders")
     assert not (tmp_path / "to").exists()
 
 
@@ -234,7 +234,7 @@ def test_a_partition_that_its_broker_moves_to_another_disk_is_not_there_twice(di
     opened = open_log_dirs(list(map(str, disks)))
     assert [finding.path for finding in findings_of(opened)][-1:] == [str(disks[1] / "orders-0")]
     (disks[0] / "orders-0").rename(disks[0] / f"orders-0.{'0' * 32}-delete")
-    assert not any("is the same partition" in str(finding) for finding in findings_of(opened))
+    assert not any("is a folder of the same partition" in str(finding) for finding in findings_of(opened))
     refuse_twice(opened)
 
 
@@ -244,7 +244,7 @@ def test_a_partition_on_disks_of_two_brokers_is_no_damage(disks: list[Path], tmp
         (disk / "meta.properties").write_text(f"version=1\ncluster.id=8ocGbyB_RSCBc6V9xA_tOw\nnode.id={number}\n")
     assert_said(tiersnap("verify", disks[0], copy), 0)
     refused = tiersnap("tier", disks[0], copy, "--remote", tmp_path / "to", "--apply")
-    assert_said(refused, 2, "which are of two brokers")
+    assert_said(refused, 2, "these belong to two brokers")
 
 
 def test_collect_gives_each_disk_a_folder_that_run_takes(disks: list[Path], tmp_path: Path) -> None:
@@ -267,14 +267,14 @@ def test_collect_of_two_disks_to_one_folder_is_refused_before_any(disks: list[Pa
         disk.rename(name)
     for words in ((), ("--apply",)):
         ran = tiersnap("collect", *same, "--to", str(tmp_path / "to"), *words)
-        assert_said(ran, 2, f"{same[0]} and {same[1]} would both be collected to")
+        assert_said(ran, 2, f"{same[0]} and {same[1]} would both be collected into the folder")
     assert not (tmp_path / "to").exists()
 
 
 def test_collect_of_several_disks_is_refused_when_the_folder_is_one_disk_s(disks: list[Path], tmp_path: Path) -> None:
     to = tmp_path / "to"
     assert_said(tiersnap("collect", disks[0], "--to", to, "--apply"), 0)
-    assert_said(tiersnap("collect", *disks, "--to", to, "--apply"), 2, "holds the collection of", "--to")
+    assert_said(tiersnap("collect", *disks, "--to", to, "--apply"), 2, "already has the collected files of", "--to")
 
 
 class Terminal(io.StringIO):

@@ -80,7 +80,7 @@ DOES = [
     ("commit", "3.9", "writes PrepareCommit, producer id 10, epoch 7"),
     ("abort-at-32767", "3.9", "writes PrepareAbort, producer id 10, epoch 32767"),
     ("timeout", "3.9", "writes PrepareAbort, producer id 10, epoch 8"),
-    ("expiration", "3.9", "forgets the transactional id"),
+    ("expiration", "3.9", "deletes its entry of the transactional id"),
 ]
 
 
@@ -95,7 +95,7 @@ def test_last_epochs_of_version_2_say_the_next_producer_id_and_two_phases_wait()
             for each in ("abort-at-32767", "timeout-in-two-phases")}  # fmt: skip
     assert said == {
         "abort-at-32767": ["writes PrepareAbort, producer id 10, epoch 32767, next producer id 11"],
-        "timeout-in-two-phases": ["waits for its application to end it, however long"],
+        "timeout-in-two-phases": ["waits until its application ends the transaction, without a timeout"],
     }
 
 
@@ -134,11 +134,11 @@ ABORTS, ENDS = "waits for the application to abort the transaction", "fails ever
 CLIENT_FACTS = [
     ("UNKNOWN_PRODUCER_ID", "2.4", [
         (PRODUCE, "the response has no log start offset", "sends the same batch again"),
-        (PRODUCE, "the batch was renumbered", "sends the same batch again"),
+        (PRODUCE, "the producer has given the batch new sequences", "sends the same batch again"),
         (PRODUCE, "the record that was acknowledged last is below", "numbers all batches in flight from sequence 0"),
         (PRODUCE, "otherwise", "fails the batch and goes on with a new producer id"),
         (AFTER_PRODUCE, "the response has no log start offset", "sends the same batch again"),
-        (AFTER_PRODUCE, "the batch was renumbered", "sends the same batch again"),
+        (AFTER_PRODUCE, "the producer has given the batch new sequences", "sends the same batch again"),
         (AFTER_PRODUCE, "the record that was acknowledged last", "numbers all batches in flight from sequence 0"),
         (AFTER_PRODUCE, "otherwise", ENDS),
     ]),
@@ -158,9 +158,9 @@ CLIENT_FACTS = [
         (AFTER_PRODUCE, "otherwise", ABORTS),
     ]),
     ("NOT_ENOUGH_REPLICAS", "4.1", [
-        (PRODUCE, "time and retries are left", "sends the same batch again"),
+        (PRODUCE, "retries and delivery time are left", "sends the same batch again"),
         (PRODUCE, "otherwise", "fails the batch and goes on in the next epoch"),
-        (AFTER_PRODUCE, "time and retries are left", "sends the same batch again"),
+        (AFTER_PRODUCE, "retries and delivery time are left", "sends the same batch again"),
         (AFTER_PRODUCE, "otherwise", "lowers the sequences of later batches, and waits for the application to abort; "
          "the application is told TRANSACTION_ABORTABLE"),
     ]),
@@ -216,16 +216,17 @@ def test_client_does_with_an_error_what_its_release_does(error, client, facts):
 
 @pytest.mark.parametrize(
     ("error", "told"),
-    [("NOT_COORDINATOR", "is not told while the client tries again; of the group RefreshRetriableException; KIP-691, "
-      "which was not built, wanted it RETRY"),
-     ("INVALID_TXN_STATE", "is thrown by the next transactional call; of no group; KIP-691, which was not built, "
-      "wanted it FATAL, thrown again by Kafka Streams as TaskMigratedException, of type TRANSACTION_FAILED"),
-     ("MESSAGE_TOO_LARGE", "is given to the callback of send, and thrown by the next transactional call; of no group; "
-      "KIP-691, which was not built, wanted it ABORTABLE, wrapped once, thrown again by Kafka Streams as "
-      "TxnCorruptedException, of type MESSAGE_REJECTED"),
+    [("NOT_COORDINATOR", "is not reported to the application while the client tries again; of the group "
+        "RefreshRetriableException; KIP-691, which Kafka never implemented, proposed it RETRY"),
+     ("INVALID_TXN_STATE", "is thrown by the next transactional call; of no group; KIP-691, which Kafka never "
+         "implemented, proposed it FATAL, thrown again by Kafka Streams as TaskMigratedException, "
+         "of type TRANSACTION_FAILED"),
+     ("MESSAGE_TOO_LARGE", "is given to the callback of send, and thrown by the next transactional call; of no "
+         "group; KIP-691, which Kafka never implemented, proposed it ABORTABLE, wrapped once, "
+         "thrown again by Kafka Streams as TxnCorruptedException, of type MESSAGE_REJECTED"),
      ("GROUP_AUTHORIZATION_FAILED", "is thrown by the next transactional call; of the group "
-      "InvalidConfigurationException; KIP-691, which was not built, wanted it FATAL, thrown again by Kafka Streams as "
-      "TaskMigratedException")],
+         "InvalidConfigurationException; KIP-691, which Kafka never implemented, "
+         "proposed it FATAL, thrown again by Kafka Streams as TaskMigratedException")],
 )  # fmt: skip
 def test_application_is_told_as_kip_1050_groups_it_and_not_as_kip_691_wanted(error, told):
     (row,) = [row for row in explain(error).rows if row.who == "application"]
@@ -306,14 +307,16 @@ def test_application_rows_are_there_for_every_error_that_kips_speak_of_and_clien
 def test_command_prints_rows_that_name_the_error_and_its_number():
     ran = tiersnap("explain", "OutOfOrderSequenceException", "--broker", "4.1", "--client", "4.1")
     assert_said(ran, 0, "error 45")
-    assert "not modelled" not in ran.err
+    assert "does not answer" not in ran.err
     assert {row["who"] for row in ran.rows} == {"broker", "client", "application"}
     assert {row["answer"] for row in ran.rows} == {"OUT_OF_ORDER_SEQUENCE_NUMBER"}
 
 
 def test_command_says_when_a_release_never_answers_so():
     assert_said(
-        tiersnap("explain", "UNKNOWN_PRODUCER_ID", "--broker", "4.1"), 0, "not modelled as an answer of Kafka 4.1"
+        tiersnap("explain", "UNKNOWN_PRODUCER_ID", "--broker", "4.1"),
+        0,
+        "Kafka 4.1 does not answer with this error, as far as tiersnap knows",
     )
 
 
@@ -323,9 +326,9 @@ def test_command_without_a_word_lists_what_it_knows():
 
 
 def test_command_refuses_what_it_does_not_know():
-    said = "no error of producers, no situation and no word of a broker's log"
+    said = "not an error of producers, a situation, or a word of a broker's log that tiersnap knows"
     assert_said(tiersnap("explain", "nothing"), 2, said, "tiersnap explain")
-    assert_said(tiersnap("explain", "retry", "--broker", "latest"), 2, "no release of Kafka")
+    assert_said(tiersnap("explain", "retry", "--broker", "latest"), 2, "not a release of Kafka")
 
 
 @pytest.mark.parametrize("output", ["table", "json"])
@@ -333,7 +336,7 @@ def test_command_refuses_what_it_does_not_know():
 def test_a_release_that_is_not_known_is_said_to_be_answered_as_the_newest_one(option, whose, output):
     for release in ("4.5", "99.9", "4.10.1"):
         ran = tiersnap("explain", "unknown-producer-in-transaction", option, release, output=output)
-        assert_said(ran, 0, f"Kafka {release} is newer than the known releases: the {whose} of 4.4 are shown")
+        assert_said(ran, 0, f"tiersnap does not know Kafka {release} yet: it shows the {whose} of 4.4")
         assert "4.1-4.4" in ran.out
     for release in ("4.4", "4.4.1", "3.9"):
         assert tiersnap("explain", "unknown-producer-in-transaction", option, release, output=output).err == ""
@@ -354,7 +357,7 @@ def test_explain_knows_the_words_of_a_stuck_broker(word, command):
     ran = tiersnap("explain", word)
     assert_said(ran, 0, f"next: {command}")
     assert [row["who"] for row in ran.rows] == ["broker"]
-    assert "not modelled" not in ran.err
+    assert "does not answer" not in ran.err
     assert tiersnap("explain", word, "--broker", "3.5").rows == []
 
 

@@ -282,8 +282,8 @@ def test_another_replica_is_held_against_this_one(tmp_path: Path) -> None:
     assert_said(
         lines,
         0,
-        "3 snapshots compared; its snapshot at 300 lacks 3 producers",
-        "its log starts at 0, below 50 in LOGDIR",
+        "3 snapshots compared; its snapshot at offset 300 lacks 3 producers",
+        "its log starts at offset 0, below 50 in LOGDIR",
     )
 
 
@@ -314,7 +314,7 @@ def test_replicas_that_agree_differ_nowhere(tmp_path: Path) -> None:
     ("words", "said"),
     [
         ((), "neither LOGDIR nor --warehouse"),
-        (("LOGS", "--warehouse", "w"), "two inputs"),
+        (("LOGS", "--warehouse", "w"), "both name an input"),
         (("LOGS", "--partition", "kip952-9"), "no partition kip952-9"),
         (("LOGS", "--replica", "nowhere"), "nowhere"),
         (("--warehouse", "w", "--replica", "nowhere"), "--replica needs a LOGDIR"),
@@ -348,7 +348,7 @@ def test_partitions_come_worst_first_and_those_that_are_never_tiered_not_at_all(
     *rows, summary = map(json.loads, ran.out.splitlines())
     assert [(row["topic"], row["partition"]) for row in rows] == [("kip952", 0), ("calm", 0)]
     assert set(summary) == {"summary"}
-    assert_said(ran, 0, "left out: 1 partition of topics", "would not know 4 producers", "a replay reads")
+    assert_said(ran, 0, "left out: 1 partition of topics", "would lack 4 producers", "a replay reads")
 
 
 def test_a_producer_whose_records_retention_removed_outlives_the_log(tmp_path: Path) -> None:

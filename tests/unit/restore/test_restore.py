@@ -114,7 +114,7 @@ def test_a_folder_that_is_not_the_same_is_not_touched(store, disk, name, how):
 def test_the_plan_refuses_a_folder_to_which_a_broker_has_written_since(store, disk):
     assert_said(restore(store, disk, "--apply"), 0)
     (disk / f"{TOPIC}-0" / f"{END:020d}.log").write_bytes(b"records")
-    assert_said(restore(store, disk), 4, f"{END:020d}.log has 7 bytes, the remote segment 0")
+    assert_said(restore(store, disk), 4, f"{END:020d}.log has 7 bytes, but the remote segment has 0")
 
 
 def test_a_folder_with_another_file_is_not_touched(store, disk):
@@ -161,7 +161,7 @@ def test_the_clean_marker_stays_where_all_is_sure_and_goes_where_it_is_not(store
     (other / ".kafka_cleanshutdown").touch()
     done = restore(doubtful, other, "--cluster-id", CLUSTER, "--apply")
     assert done.exit_code == 0
-    assert done.rows[0]["rebuilt_snapshots"] == [[695, "empty, and the log holds 5 producers"]]
+    assert done.rows[0]["rebuilt_snapshots"] == [[695, "the snapshot is empty, but the log has 5 producers"]]
     assert "SUSPECT" in done.rows[0]["doubts"][0]
     assert not (other / ".kafka_cleanshutdown").exists()
     assert ".kafka_cleanshutdown" in done.err
@@ -186,7 +186,7 @@ def test_a_log_start_of_the_disk_that_the_tier_does_not_reach_is_named_with_the_
     refused = restore(store, disk, "--apply")
     assert refused.exit_code != 0
     assert "no complete remote segment has offset 5000" in refused.err
-    assert "by log-start-offset-checkpoint in the log directory" in refused.err
+    assert "log-start-offset-checkpoint in the log directory" in refused.err
     done = restore(store, disk, "--apply", "--log-start", "0")
     assert done.exit_code == 0, done.err
     assert f"add --log-start 0 --partition {TOPIC}-0" in refused.err

@@ -27,15 +27,17 @@ pytestmark = pytest.mark.unit
 
 def test_what_is_not_there_is_said(store, disk, tmp_path):
     for topic in ("nothing", TOPIC[:-1]):
-        assert_said(restore(store, disk, topic=topic), 2, f"no remote segment of {topic}\n", "--remote is the location")
+        assert_said(
+            restore(store, disk, topic=topic), 2, f"no remote segment of {topic}\n", "give as --remote the location"
+        )
     missing = restore(store, disk, "--partition", f"{TOPIC}-0", "--partition", f"{TOPIC}-3")
-    assert_said(restore(store, disk, "--partition", "other-0"), 2, "several topics", "one topic at a time")
+    assert_said(restore(store, disk, "--partition", "other-0"), 2, "more than one topic", "one topic at a time")
     assert_said(
         tiersnap("restore", "--remote", store.root, "--to", disk), 2, "no topic was named", "--partition orders-0"
     )
-    assert_said(missing, 2, f"no remote segment of {TOPIC}, partition 3", "--remote is the location")
+    assert_said(missing, 2, f"no remote segment of {TOPIC}, partition 3", "give as --remote the location")
     another = restore(store, disk, "--topic-id", "BBBBBBBBBBBBBBBBBBBBBQ")
-    assert_said(another, 2, f"no remote segment of {TOPIC}", "--remote is the location")
+    assert_said(another, 2, f"no remote segment of {TOPIC}", "give as --remote the location")
     nowhere = restore(store, tmp_path / "nowhere")
     assert nowhere.exit_code == 2
     (disk / "meta.properties").unlink()
@@ -65,7 +67,7 @@ class TestAnotherCluster:
             assert refused.exit_code == 4, words
             assert CLUSTER in refused.err
             assert OTHER_CLUSTER in refused.err
-        assert "silently dropped" in restore(store, disk).err
+        assert "silently drop them" in restore(store, disk).err
         assert [path.name for path in disk.iterdir()] == ["meta.properties"]
 
     @pytest.mark.parametrize("state", ["keep", "empty"])
@@ -77,11 +79,11 @@ class TestAnotherCluster:
         entries = snapshot_file.decode((disk / f"{TOPIC}-0" / f"{END:020d}.snapshot").read_bytes())
         if state == "keep":
             assert entries.size == 5
-            assert "largest restored producer id is 170" in done.err
+            assert "next producer id above 170, the largest" in done.err
         else:
             assert entries["producer_id"].tolist() == [170], "it holds the transaction that is open at the end"
             assert entries["last_sequence"].tolist() == [-1]
-            assert "followers compute them from the copied log" in done.err
+            assert "followers would compute them from the copied log" in done.err
         assert "leader epochs up to" in done.err
 
     def test_an_unknown_source_is_asked_for_and_a_recorded_one_not_contradicted(self, store, disk, tmp_path):
@@ -111,7 +113,7 @@ def test_a_record_that_names_no_cluster_is_corrupt(store, disk):
 
 def test_the_empty_state_in_the_same_cluster_is_warned_of(store, disk):
     planned = restore(store, disk, "--producer-state", "empty")
-    assert "appends retries a second time" in planned.err
+    assert "write retries of old batches a second time" in planned.err
 
 
 def test_a_running_broker_is_refused_and_a_plan_is_not(store, disk):

@@ -103,7 +103,7 @@ def test_a_damaged_checkpoint_of_the_disk_is_said_before_anything_is_fetched(sto
     for words in ((), ("--apply",)):
         refused = restore(store, disk, *words)
         assert refused.exit_code == 5, refused.err
-        assert f"{name}: 1 entry, 2 expected" in refused.err
+        assert f"{name}: the file has 1 entry, but line 2 announces 2" in refused.err
         assert "move it away" in refused.err
     assert not list(disk.glob("tiersnap-restore.*"))
 

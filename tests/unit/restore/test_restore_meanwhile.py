@@ -34,5 +34,5 @@ def test_restore_ends_as_transient_when_a_segment_goes_after_the_plan(tmp_path):
     failed = carry_out(store, target, plans, begin=lambda _: None, talk=lambda _: None)
     assert failed.done == ()
     assert isinstance(failed.failure, TransientError)
-    assert "no such object" in failed.failure.message
+    assert "the object does not exist" in failed.failure.message
     assert "run restore again" in failed.failure.hint

@@ -60,7 +60,7 @@ def hinted(refused: Ran, option: str) -> list[str]:
 def test_a_hole_names_its_partition_and_the_way_round_it_is_for_that_one_alone(remote, disk):
     lose_log(remote, 0, 368)
     refused = restore(remote, disk, "--apply")
-    assert_said(refused, 4, "ledger-0: offsets 368 to 551")
+    assert_said(refused, 4, "ledger-0: no complete remote segment of this log has the offsets 368 to 551")
     assert hinted(refused, "--log-start") == ["--log-start", "552", "--partition", "ledger-0"]
     done = restore(remote, disk, *hinted(refused, "--log-start"), "--apply")
     assert done.row(partition="ledger-0")["log_start_offset"] == 552
@@ -86,7 +86,7 @@ def test_an_offset_that_no_copy_holds_names_its_partition(remote, disk):
 
 def test_a_batch_that_the_end_lies_in_names_its_partition(remote, disk):
     refused = restore(remote, disk, "--partition", "ledger-1", "--until", "2", "--apply")
-    assert_said(refused, 5, "ledger-1: segment", "the batch at 0 crosses the start or end of [0, 2)")
+    assert_said(refused, 5, "ledger-1: segment", "the batch at offset 0 crosses the start or end of the offsets [0, 2)")
     assert hinted(refused, "--until")[2:] == ["--partition", "ledger-1"]
 
 
@@ -96,5 +96,10 @@ def test_a_batch_that_the_end_lies_in_names_its_partition(remote, disk):
 )
 def test_an_offset_for_several_partitions_is_refused_and_nothing_is_written(remote, disk, option, named):
     refused = restore(remote, disk, option, "552", *named, "--apply")
-    assert_said(refused, 2, f"{option} 552 for 2 partitions: ledger-0, ledger-1", f"{option} 552 --partition ledger-0")
+    assert_said(
+        refused,
+        2,
+        f"{option} 552 can apply to only one partition, but 2 partitions are selected: ledger-0, ledger-1",
+        f"{option} 552 --partition ledger-0",
+    )
     assert [path.name for path in disk.iterdir()] == ["meta.properties"]

@@ -74,7 +74,12 @@ def test_what_lies_before_the_moved_log_start_may_be_of_an_older_leader_epoch(tm
 def test_an_end_inside_a_batch_is_refused_with_an_end_that_is_possible(tmp_path: Path) -> None:
     remote = tiered("orders", tmp_path)
     refused = restore(remote, disk(tmp_path), "orders", "--partition", "orders-0", "--until", "2")
-    assert_said(refused, 5, "the batch at 0 crosses the start or end of [0, 2)", "between batches: --until 7")
+    assert_said(
+        refused,
+        5,
+        "the batch at offset 0 crosses the start or end of the offsets [0, 2)",
+        "between two batches: --until 7",
+    )
     assert restore(remote, tmp_path / "disk", "orders", "--partition", "orders-0", "--until", "7").exit_code == 0
 
 

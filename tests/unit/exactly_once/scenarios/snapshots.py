@@ -92,4 +92,4 @@ def _(tmp_path: Path) -> None:
     newest.write_bytes(newest.read_bytes()[:-1] + b"\x55")
     ran = tiersnap("simulate", tmp_path, "--now", str(NOW), "--all")
     assert {row["at"] for row in ran.rows} == {100}
-    assert f"a broker passes over {newest.name}" in ran.err
+    assert f"a broker ignores this snapshot file: {newest.name}" in ran.err

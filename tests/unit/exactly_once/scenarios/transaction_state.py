@@ -84,7 +84,7 @@ def _(_: Path) -> None:
 @scenario("T06")
 def _(tmp_path: Path) -> None:
     newer = struct.pack(">h", 2) + value()[2:]
-    with pytest.raises(UnknownVersionError, match="value version 2, expected 0 to 1"):
+    with pytest.raises(UnknownVersionError, match="the version of the value is 2, expected 0 to 1"):
         decode_value(newer)
     log = read(tmp_path, (key("a"), value(1)), (key("a"), newer), (key("b"), value(2)))
     assert kinds(log) == [FindingKind.UNKNOWN_VERSION]
@@ -123,7 +123,7 @@ def _(tmp_path: Path) -> None:
 def _(tmp_path: Path) -> None:
     log = read(tmp_path, (key("a"), value(7, state=COMPLETE_COMMIT, partitions=[], started=-1)))
     assert kinds(log) == [FindingKind.CORRUPT_TRANSACTION_STATE]
-    assert "'a': CompleteCommit of a transaction that never began" in log.findings[0].message
+    assert "'a': a transaction in state CompleteCommit has no start time" in log.findings[0].message
     assert log.states.known["a"].value.producer_id == 7, "a broker loads it"
 
 
@@ -137,7 +137,7 @@ def _(_: Path) -> None:
 def _(tmp_path: Path) -> None:
     log = read(tmp_path, (key("my-txn"), value()), partition=44, count=50)
     assert kinds(log) == [FindingKind.WRONG_PARTITION]
-    assert "'my-txn' in __transaction_state-45" in log.findings[0].message
+    assert "'my-txn', which belongs to __transaction_state-45" in log.findings[0].message
 
 
 @scenario("T13")

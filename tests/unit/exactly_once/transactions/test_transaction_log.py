@@ -113,7 +113,7 @@ def test_missing_partitions_are_named_once(tmp_path: Path) -> None:
     assert not log.is_complete
     assert log.missing_finding is not None
     assert log.missing_finding.finding_kind is FindingKind.MISSING_PARTITION
-    assert log.missing_finding.message.endswith("of the 5 partitions of __transaction_state: 3")
+    assert log.missing_finding.message.endswith("were not read to their end: 3")
     assert all(log.is_current(name) == (partition_of(name, 5) != 3) for name in IDS)
 
 
@@ -162,7 +162,7 @@ def test_one_id_in_the_wrong_partition_is_a_finding(tmp_path: Path) -> None:
     assert log.partition_count == 50
     (finding,) = log.findings
     assert finding.finding_kind is FindingKind.WRONG_PARTITION
-    assert "'my-txn' in __transaction_state-45" in finding.message
+    assert "'my-txn', which belongs to __transaction_state-45" in finding.message
 
 
 def test_an_unknown_version_or_a_corrupt_value_is_a_finding_and_the_rest_is_read(tmp_path: Path) -> None:
@@ -177,7 +177,7 @@ def test_an_unknown_version_or_a_corrupt_value_is_a_finding_and_the_rest_is_read
         FindingKind.CORRUPT_TRANSACTION_STATE,
         FindingKind.UNKNOWN_VERSION,
     ]
-    assert "offset 1 of 'a': value version 2" in log.findings[0].message
+    assert "offset 1 of 'a': the version of the value is 2" in log.findings[0].message
     assert log.states.unreadable == {"a", "b"}
     assert {name: each.value.producer_id for name, each in log.states.known.items()} == {"a": 1, "c": 3, "d": 4}
     assert [log.is_current(name) for name in "abcd"] == [False, False, True, True]
