@@ -144,10 +144,8 @@ def _words(
     if differing:
         parts.append(f"{count_of(differing, 'producer differs', 'producers differ')} from the log")
     if without_coordinator_epoch:
-        parts.append(
-            f"{count_of(without_coordinator_epoch, 'producer has', 'producers have')} no coordinator epoch in the snapshot, "
-            "although the log has one"
-        )
+        producers = count_of(without_coordinator_epoch, "producer has", "producers have")
+        parts.append(f"{producers} no coordinator epoch in the snapshot, although the log has one")
     if unexplained:
         parts.append(f"the snapshot has {count_of(unexplained, 'producer')} that the log does not have")
     if parts:

@@ -253,7 +253,8 @@ def test_log_start_above_the_log_end_is_damage(log_dir: Path, start: int, code: 
     """A broker deletes such a log at its start. `scan` reads all records and says the same."""
     (log_dir / "log-start-offset-checkpoint").write_text(f"0\n1\norders 0 {start}\n")
     said = [tiersnap(command, log_dir) for command in ("doctor", "scan")]
-    past = f"orders-0: the log start offset {start} is above the log end offset 20: a broker deletes this log when it starts"
+    past = f"orders-0: the log start offset {start} is above the log end offset 20: a broker deletes this log when it "
+    past += "starts"
     assert [(past in ran.out, ran.exit_code) for ran in said] == [(code == 5, code)] * 2
 
 
