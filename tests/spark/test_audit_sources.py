@@ -115,7 +115,7 @@ def test_what_lies_behind_damage_is_not_called_clean(spark: SparkSession, tmp_pa
         assert "to see the next step: tiersnap scan LOGDIR" in ran.err
     of_table = both_audits(logs, warehouse)[1]
     assert of_table.exit_code == 5
-    assert "1 segment was decoded only in part" in of_table.err
+    assert "1 segment was decoded and audited only in part" in of_table.err
 
 
 @pytest.mark.nightly

@@ -31,16 +31,18 @@ def test_the_demo_does_the_main_job_and_the_same_again_finds_nothing_to_do(tmp_p
         assert (tmp_path / "demo" / page / "index.html").stat().st_size > 0
     blocked = closed_segments()
     missing = [each for each in blocked if not each.snapshot.exists()]
-    behind = len(blocked) - len({each.folder for each in missing})
+    causes = [each for each in missing if each.is_first]
+    behind = [each for each in blocked if each not in causes]
     before, after = (tmp_path / "demo" / found for found in (first_page(ran.stderr), "report/index.html"))
     assert_page(
         before,
-        f"Waiting {human(blocked)} 100 %, {len(blocked)} segments, most for MISSING_SNAPSHOT",
-        f"in {behind} segments behind them in ledger-0 , ledger-1",
-        f"{len(missing)} MISSING",
+        f"Waiting {human(blocked)} 100 %, {len(blocked)} segments",
+        f"worst first MISSING_SNAPSHOT {human(causes)} {len(causes)} segments in 2 partitions "
+        f"{len(behind)} segments, {human(behind)}, wait behind ledger-0 , ledger-1",
+        f"Producer snapshots at the ends of {len(blocked)} closed segments: {len(missing)} missing",
         f"tiersnap repair {LOGS} --as-of ",
         f"tiersnap tier {LOGS} --remote s3://tiersnap-demo/tiers --endpoint-url ",
-        *(f"no {each.snapshot.name}" for each in missing if each.is_first),
+        *(f"no {each.snapshot.name}" for each in causes),
     )
     assert_page(
         after,
