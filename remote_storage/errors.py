@@ -84,7 +84,10 @@ class WrongLeaderEpochsError(CorruptDataError):
 
 
 class DivergedLogError(CorruptDataError):
-    """Raised when a local log and a remote log with the same topic id have different batches at the same offsets."""
+    """Raised when a local, a remote and the leader's log of one topic id differ at the same offsets.
+
+    They have different batches there, or the leader's log ends below these offsets.
+    """
 
 
 class SnapshotChangedError(TransientError):

@@ -229,6 +229,7 @@ def tier(
     from tiersnap.jobs.telemetry.host_report import host_run, write_report_and_metrics
     from tiersnap.remote_storage.layouts.remote_location import open_location
     from tiersnap.remote_storage.publish.publish import Published
+    from tiersnap.remote_storage.publish.upload_check import UploadCheck
     from tiersnap.remote_storage.upload.host_outcome import HostOutcome
     from tiersnap.snapshot.gate.exit_code import exit_code_of
     from tiersnap.snapshot.log.log_start import with_stated
@@ -258,10 +259,10 @@ def tier(
     host = replace(
         host, finds_lost_producers=report is not None or sinks.is_any, log_start_of_now=copy_tasks.ask_log_start
     )
-    if publisher is not None:
+    if copy_tasks.cluster is not None:
         folders = chain.from_iterable(selected_folders(opened, selection))
         topics = {folder.rpartition("-")[0] for folder in folders}
-        host = replace(host, refusal_of=publisher.refusals(topics))
+        host = replace(host, refusal_of=UploadCheck.ask(copy_tasks.cluster, topics, publisher).refusal_of)
     host = host.uploading_again(upload_again, selected_of(opened, selection))
     progress = Progress(output, "tiering", count(opened, selection))
     tiered = tuple(host.partitions(copy_tasks.located(progress.watch(selected_of(opened, selection)))))

@@ -66,7 +66,15 @@ class RunInput:
     copy_tasks: CopyTasks | None = None  # None without a cluster, or if the settings do not use copy tasks
     told: Mapping[str, StatedFacts] = field(default_factory=dict)  # by folder name
     publisher: PublishUploads | None = None  # publishes uploaded segments; None to publish nothing
+    cluster: Cluster | None = None  # None for a run without a cluster
     records: RecordsInput | None = None  # None if neither a cluster nor a source has `__remote_log_metadata`
+
+    @property
+    def cluster_of_uploads(self) -> Cluster | None:
+        """Return the cluster whose brokers will read the uploads; None if it is unknown."""
+        if self.publisher is not None:
+            return self.publisher.place.cluster
+        return self.cluster
 
     @property
     def topics(self) -> set[str]:
@@ -111,7 +119,7 @@ def run_input(
     given = RunInput(found, store, told=told, records=records)
     if cluster is not None:
         check_cluster(cluster, found.owners)
-    given = replace(given, publisher=publishes(store))
+    given = replace(given, publisher=publishes(store), cluster=cluster)
     if cluster is None:
         return given
     is_bounded = settings.replay.scan is Scan.WINDOW

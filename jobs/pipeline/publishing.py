@@ -13,6 +13,8 @@ from pyspark.sql import functions as F
 from tiersnap.jobs.pipeline import counts
 from tiersnap.jobs.pipeline.remote_states import current
 from tiersnap.jobs.pipeline.run_context import RunContext
+from tiersnap.remote_storage.cluster.topic_checks import ClusterTopics
+from tiersnap.remote_storage.errors import ClusterRefusedError, UnknownTopicError
 from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentId, TopicIdPartition
 from tiersnap.remote_storage.publish.publish import Published
 from tiersnap.snapshot.errors import TiersnapError
@@ -61,20 +63,21 @@ def without_refused(run: RunContext, names: pa.Table, listed: DataFrame) -> pa.T
         names: PARTITION_KEY of partitions with segments to upload.
         listed: the listed partitions (schema LISTED), one replica each.
     """
-    publisher, outcome = run.given.publisher, run.outcome
-    if publisher is None or not names.num_rows:
+    cluster = run.given.cluster_of_uploads
+    if cluster is None or not names.num_rows:
         return names
     rows = _waiting(listed, run.spark.createDataFrame(names))
-    refusal_of = publisher.refusals({each.topic for each in rows})
+    topics = ClusterTopics.ask(cluster, (each.topic for each in rows))
     taken: list[dict[str, object]] = []
     refused: list[TiersnapError] = []
     for each in rows:
-        refusal = refusal_of(TopicIdPartition(each.topic, each.topic_id, each.partition))
-        if refusal is None:
-            taken.append({name: each[name] for name in PARTITION_KEY})
-        else:
+        try:
+            topics.check(TopicIdPartition(each.topic, each.topic_id, each.partition))
+        except (UnknownTopicError, ClusterRefusedError) as refusal:
             refused.append(refusal)
-    counts.add_errors(outcome, refused)
+        else:
+            taken.append({name: each[name] for name in PARTITION_KEY})
+    counts.add_errors(run.outcome, refused)
     return pa.Table.from_pylist(taken, names.schema)
 
 

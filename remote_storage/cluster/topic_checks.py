@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
 
 from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.cluster.permissions import not_described
@@ -129,6 +130,36 @@ def check_identity(partition: TopicIdPartition, topics: Mapping[str, Topic], hid
             f"{partition}: the topic has only {count_of(len(topic.leaders), 'partition')}",
             hint="check that --bootstrap-server is a broker of the cluster that wrote this log",
         )
+
+
+@dataclass(frozen=True)
+class ClusterTopics:
+    """The topics of a cluster that a command uses."""
+
+    described: Mapping[str, Topic]  # by name
+    hidden: frozenset[str]  # names of topics that this user may not describe
+
+    @classmethod
+    def ask(cls, cluster: Cluster, topics: Iterable[str]) -> ClusterTopics:
+        """Ask a cluster for topics.
+
+        Raises:
+            BrokerUnavailableError, ClusterRefusedError: the cluster does not answer.
+        """
+        names = set(topics)
+        described = cluster.topics(names)
+        return cls(described, cluster.hidden(names - described.keys()))
+
+    def check(self, partition: TopicIdPartition) -> None:
+        """Raise the errors of `check_identity`."""
+        check_identity(partition, self.described, self.hidden)
+
+    def leader_of(self, partition: TopicIdPartition) -> int:
+        """Return the broker id of a partition's leader; -1 without a leader."""
+        topic = self.described.get(partition.topic)
+        if topic is None:
+            return -1
+        return topic.leaders.get(partition.partition, -1)
 
 
 def check_settings(topic: str, settings: Mapping[str, TopicConfig]) -> None:

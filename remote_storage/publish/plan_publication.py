@@ -10,9 +10,10 @@ from functools import partial
 
 from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.cluster.leader_epochs import Lineage
-from tiersnap.remote_storage.cluster.topic_checks import check_copier_rests, check_identity, check_settings
+from tiersnap.remote_storage.cluster.log_ends import check_has_leader, check_log_end, leader_offsets
+from tiersnap.remote_storage.cluster.topic_checks import ClusterTopics, check_copier_rests, check_settings
 from tiersnap.remote_storage.cluster.topics import TopicConfig, leaders_of
-from tiersnap.remote_storage.errors import BrokerUnavailableError, ClusterRefusedError
+from tiersnap.remote_storage.errors import ClusterRefusedError
 from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache
 from tiersnap.remote_storage.metadata.segment_metadata import (
     RemoteLogSegmentMetadata,
@@ -57,11 +58,9 @@ def plan_publication(
             these segments.
         remote: words of the location (RemoteLocation.words), for the command in a hint.
     """
-    names = {partition.topic for partition in wanted}
-    topics = cluster.topics(names)
-    hidden = cluster.hidden(names - topics.keys())
+    topics = ClusterTopics.ask(cluster, (partition.topic for partition in wanted))
     settings: dict[str, Mapping[str, TopicConfig]] = {}
-    starts = cluster.log_starts(leaders_of(topics, wanted))
+    offsets = leader_offsets(cluster, leaders_of(topics.described, wanted))
 
     def check_topic(topic: str, *, copier_may_work: bool) -> None:
         if topic not in settings:
@@ -73,18 +72,11 @@ def plan_publication(
     plans = []
     for partition, listed in wanted.items():
         found = list(_without_unread(listed, cache.begun_by_brokers(partition).difference(compared)))
-        topic = topics.get(partition.topic)
-        leader = -1
-        if topic is not None:
-            leader = topic.leaders.get(partition.partition, -1)
-        plan = PublishPlan(partition, (), leader)
+        plan = PublishPlan(partition, (), topics.leader_of(partition))
         try:
-            check_identity(partition, topics, hidden)
-            if plan.leader < 0:
-                raise BrokerUnavailableError(
-                    f"{partition}: the partition has no leader now", hint="run the same command again"
-                )
-            start = starts[partition]
+            topics.check(partition)
+            check_has_leader(partition, plan.leader)
+            start, log_end = offsets[partition]
             answers = lineage(partition, plan.leader)
             why_outside = partial(outside_lineage, end_offset_for=answers, log_start_offset=start)
             planned = plan_segments(
@@ -98,6 +90,7 @@ def plan_publication(
             )
             plan = replace(plan, segments=planned)
             if not plan.is_done:
+                check_log_end(partition, plan.end_to_publish, log_end)
                 check_topic(partition.topic, copier_may_work=partition in stuck)
                 if doubts is not None:
                     _refuse_doubted(plan, doubts, remote)

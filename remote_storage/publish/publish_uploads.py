@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby
@@ -10,22 +10,24 @@ from itertools import groupby
 from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.cluster.copied_topics import configs_of
 from tiersnap.remote_storage.cluster.leader_epochs import dirs_for_epochs
-from tiersnap.remote_storage.cluster.topic_checks import check_identity, check_settings, is_marked
-from tiersnap.remote_storage.errors import ClusterRefusedError, UnknownTopicError, UnprovenLogError
+from tiersnap.remote_storage.cluster.log_ends import check_log_end
+from tiersnap.remote_storage.cluster.topic_checks import check_settings, is_marked
+from tiersnap.remote_storage.errors import UnprovenLogError
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.locks.saved_configs import SavedConfigsStore
-from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, TopicIdPartition
+from tiersnap.remote_storage.metadata.segment_metadata import RemoteLogSegmentMetadata, TopicIdPartition, name_of
 from tiersnap.remote_storage.publish.leader_log import LeaderLog
 from tiersnap.remote_storage.publish.location_evidence import ProvePlace
 from tiersnap.remote_storage.publish.paused_topics import NOT_PAUSED, PausedTopics
 from tiersnap.remote_storage.publish.publish import Publish, Published
 from tiersnap.remote_storage.publish.segments_to_publish import PublishPlan
 from tiersnap.remote_storage.remote_log.finished import finished_of
-from tiersnap.remote_storage.verify.local_log import LocalLogs, logs_of_replicas
+from tiersnap.remote_storage.verify.local_log import LocalLog, LocalLogs, log_of_replica, logs_of_replicas
 from tiersnap.snapshot.errors import GateError, TiersnapError
 from tiersnap.snapshot.formats.checkpoints import TopicPartition
 from tiersnap.snapshot.log.selection import Selection
 from tiersnap.snapshot.replay.expiry import BrokerExpiry
+from tiersnap.snapshot.replay.partition_listing import PartitionListing
 
 
 @dataclass(frozen=True)
@@ -47,30 +49,21 @@ class PublishUploads:
         """
         self.place.verdict(self.location).refuse_contradiction()
 
-    def refusals(self, topics: Iterable[str]) -> Callable[[TopicIdPartition], TiersnapError | None]:
-        """Return a function that returns the error which forbids the upload of a partition, or None.
+    def check_leader(self, listing: PartitionListing, end_offset: int) -> None:
+        """Raise an error if a log differs from the leader's log below the exclusive `end_offset`.
 
-        A partition is refused if the cluster does not have it, or if this user may not describe its topic.
-
-        Args:
-            topics: names of the topics of all partitions with which the returned function will be called.
+        Call this before an upload.
 
         Raises:
-            BrokerUnavailableError, ClusterRefusedError: the cluster does not answer.
+            DivergedLogError: the leader's log ends below `end_offset`, or has another record at an offset.
+            UnprovenLogError: see LeaderLog.check_has.
+            BrokerUnavailableError, ClusterRefusedError: the leader does not answer.
         """
-        cluster, names = self.place.cluster, set(topics)
-        known = cluster.topics(names)
-        hidden = cluster.hidden(names - known.keys())
-
-        def refusal_of(partition: TopicIdPartition) -> TiersnapError | None:
-            try:
-                if partition.topic_id is not None:
-                    check_identity(partition, known, hidden)
-            except (UnknownTopicError, ClusterRefusedError) as refusal:
-                return refusal
-            return None
-
-        return refusal_of
+        partition, cluster = name_of(listing.partition), self.place.cluster
+        ((_, log_end),) = cluster.log_offsets([(partition.topic, partition.partition)]).values()
+        check_log_end(partition, end_offset, log_end)
+        local = log_of_replica(self.location, listing.filesystem, listing.partition, self.expiry)
+        self._compare(local, partition, end_offset)
 
     def run(
         self,
@@ -163,7 +156,11 @@ class PublishUploads:
     def _check_leader(self, logs: LocalLogs, partition: TopicIdPartition, end_offset: int) -> None:
         """Raise the errors of LeaderLog.check_has if a partition's log is not the leader's log."""
         local = logs.of(partition)
-        if local is None or local.is_running:
+        if local is not None:
+            self._compare(local, partition, end_offset)
+
+    def _compare(self, local: LocalLog, partition: TopicIdPartition, end_offset: int) -> None:
+        if local.is_running:
             return
         try:
             LeaderLog(self.place.cluster, partition.topic, partition.partition).check_has(local, end_offset)

@@ -121,6 +121,11 @@ class PublishPlan:
         known = self._of_actions(TO_PUBLISH | KNOWN_TO_BROKERS)
         return max((each.end_offset + 1 for each in known), default=0)
 
+    @property
+    def end_to_publish(self) -> int:
+        """Return the exclusive end offset of the segments that the plan publishes; 0 if it publishes none."""
+        return max((each.end_offset + 1 for each in self.to_tell), default=0)
+
     def _of_actions(self, actions: Collection[PublishAction]) -> list[RemoteLogSegmentMetadata]:
         return [each.metadata for each in self.segments if each.action in actions]
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
-from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition, name_of
+from tiersnap.remote_storage.metadata.segment_metadata import name_of
 from tiersnap.remote_storage.remote_log.known_manifests import KnownManifests
 from tiersnap.remote_storage.remote_log.log_head import AskLogStart
 from tiersnap.remote_storage.remote_log.lost_below import lost_error_of
@@ -48,10 +48,11 @@ from tiersnap.snapshot.replay.remote_records import Records
 from tiersnap.snapshot.replay.replay_listing import ListingReplay, Replayed, error_at
 from tiersnap.snapshot.replay.segment_runs import LocalDecodes
 
-RefusalOf = Callable[[TopicIdPartition], TiersnapError | None]
+RefusalOf = Callable[[PartitionListing], TiersnapError | None]
+"""Returns the error that forbids the upload of a partition's segments, or None."""
 
 
-def _refuse_none(_: TopicIdPartition) -> None:
+def _refuse_none(_: PartitionListing) -> None:
     """Return None: the RefusalOf for a run without a cluster."""
 
 
@@ -150,7 +151,7 @@ class HostTier:
     of_brokers: frozenset[str] | None = None  # ids of the brokers' segments that count; None if all count
     log_start_of_now: AskLogStart | None = None  # see Observe.ask_log_start
     finds_lost_producers: bool = False  # search for producers that the replica lost
-    refusal_of: RefusalOf = _refuse_none  # returns the error of a partition that the cluster cannot take, or None
+    refusal_of: RefusalOf = _refuse_none
     apply: bool = False  # write to remote storage; False only plans
     _kept: KeptSnapshots = field(default_factory=KeptSnapshots)
     _doubt: LocationCheck = field(default_factory=LocationCheck)
@@ -210,7 +211,7 @@ class HostTier:
             listing = lister.with_remote(PartitionListing(log_dir.filesystem, partition, cluster_ids[named.source]))
             if listing.is_remote_known:
                 self._doubt.take(partition, listing.remote)
-            refusal = self.refusal_of(name_of(partition))
+            refusal = self.refusal_of(listing)
             mine = task if listing.remote_error is None and refusal is None else replace(task, sink=None)
             done = self._tier(named.uri, listing, mine, observe.known(name_of(partition)))
             if refusal is not None:

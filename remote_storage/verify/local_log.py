@@ -250,7 +250,17 @@ def logs_of_replicas(
     Raises:
         SourceNotFoundError, NotALogDirError, UsageError, PartitionTwiceError: see `local_logs`.
     """
-    begins = Beginnings(partial(beginning, Observe(location), expiry))
     if not log_dirs:
         return LocalLogs()
-    return local_logs(log_dirs, selection, begins, check_crc=True, leading=leading)
+    return local_logs(log_dirs, selection, _beginnings(location, expiry), check_crc=True, leading=leading)
+
+
+def log_of_replica(
+    location: RemoteLocation, filesystem: FileSystem, partition: Partition, expiry: BrokerExpiry
+) -> LocalLog:
+    """Return the log of a listed partition. The producer state at its first offset comes from remote storage."""
+    return LocalLog(filesystem, partition, _beginnings(location, expiry))
+
+
+def _beginnings(location: RemoteLocation, expiry: BrokerExpiry) -> Beginnings:
+    return Beginnings(partial(beginning, Observe(location), expiry))

@@ -43,6 +43,17 @@ class PartitionListing:
         """Return whether remote storage was asked and has answered."""
         return self.remote is not NOTHING_SEEN and self.remote_error is None
 
+    @property
+    def end_to_upload(self) -> int:
+        """Return the exclusive end offset of the closed segments that remote storage lacks.
+
+        Return 0 if it lacks none, or if the remote segments are unknown.
+        """
+        if not self.is_remote_known:
+            return 0
+        missing = (each for each in self.partition.segments if each.base_offset not in self.tiered)
+        return max((each.next_base_offset or 0 for each in missing), default=0)
+
 
 @dataclass(frozen=True)
 class RemoteLister:

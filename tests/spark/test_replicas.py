@@ -36,15 +36,15 @@ BASES = {1: (0, 5, 10), 2: (0, 10)}
 class Described(Cluster):
     """A cluster that says of one topic who leads its partitions, and copies nothing of it."""
 
-    def __init__(self, leaders: Mapping[int, int]) -> None:
+    def __init__(self, leaders: Mapping[int, int], topic_id: str = TOPIC_ID) -> None:
         super().__init__("127.0.0.1:1")
-        self._leaders = leaders
+        self._leaders, self._topic_id = leaders, topic_id
 
     def cluster_id(self) -> str:
         return CLUSTER_ID
 
     def topics(self, names: Iterable[str]) -> dict[str, Topic]:
-        return {name: Topic(name, TOPIC_ID, self._leaders) for name in names if name == "orders"}
+        return {name: Topic(name, self._topic_id, self._leaders) for name in names if name == "orders"}
 
     def partition_counts(self) -> dict[str, int]:
         return {"orders": len(self._leaders)}
@@ -112,6 +112,17 @@ def test_of_a_partition_without_a_leader_nothing_is_done_and_the_others_are_tier
     rows = DeltaTable(str(tmp_path / "warehouse" / "partitions")).to_pyarrow_table().to_pylist()
     gone = [(Path(row["log_dir"]).name, row["partition"]) for row in rows if row["kind"] == "GONE"]
     assert gone == [("broker-1", 1)]
+
+
+def test_run_without_publisher_uploads_no_segment_of_a_topic_with_another_id(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    settings = RunSettings(write_replicas(tmp_path), str(tmp_path / "remote"), str(tmp_path / "warehouse"), apply=True)
+    done = run_job(spark, settings, cluster=Described({0: 1, 1: 2}, "AAAAAAAAAAAAAAAAAAAAAg"))
+    assert [type(each).__name__ for each in done.errors] == ["UnknownTopicError", "UnknownTopicError"]
+    assert exit_code_of(done.problems(settings)) is ExitCode.GATE_REFUSED
+    assert done.counts.segments_uploaded == 0
+    assert not list((tmp_path / "remote").rglob("*.log"))
 
 
 def test_run_names_replicas_that_forgot_producers_and_the_one_that_should_lead(

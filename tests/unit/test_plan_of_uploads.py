@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.protocol.logs import PARTITION
+from tests.protocol.logs import BASES, PARTITION, Clone, template
 from tests.protocol.situations import Place, found
 from tests.reference.command import Ran
 from tests.unit.test_exit_codes_remote import COMMANDS
@@ -54,6 +54,28 @@ def tiering_off(place: Place) -> None:
     place.world.cluster.there[PARTITION.topic].own[REMOTE_STORAGE] = "false"
 
 
+def leaderless(place: Place) -> None:
+    place.world.cluster.there[PARTITION.topic].leaders[0] = -1
+
+
+def truncated(place: Place) -> None:
+    """An unclean election truncated the log of the leader."""
+    place.world.cluster.there[PARTITION.topic].offsets[0] = (0, 7)
+
+
+def diverged(place: Place) -> None:
+    """The leader's log has other records from offset 10."""
+    place.world.cluster.leader_folder = template(BASES, Clone(10)) / "orders-0"
+
+
+def recreated(place: Place) -> None:
+    place.world.cluster.there[PARTITION.topic].topic_id = "AAAAAAAAAAAAAAAAAAAAAg"
+
+
+def deleted(place: Place) -> None:
+    del place.world.cluster.there[PARTITION.topic]
+
+
 def told(ran: Ran) -> dict[str, Any]:
     said: dict[str, Any] = json.loads(ran.out)
     return said
@@ -80,6 +102,54 @@ def test_tier_plans_no_record_that_brokers_would_not_take(
         counts = told(plan)["result"], told(done)["result"]
         assert [counts[0]["plan"]["segments"], counts[1]["segments_uploaded"]] != [0, 0]
         assert (counts[0]["publish"], counts[1]["segments_published"]) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("harm", "options", "code"),
+    [
+        (leaderless, (), ExitCode.TRANSIENT),
+        (truncated, (), ExitCode.DATA_CORRUPT),
+        (diverged, (), ExitCode.DATA_CORRUPT),
+        (recreated, ("--no-publish",), ExitCode.GATE_REFUSED),
+        (deleted, ("--no-publish",), ExitCode.GATE_REFUSED),
+    ],
+)
+def test_tier_uploads_nothing_that_the_leader_would_refuse(
+    harm: Callable[[Place], object], options: tuple[str, ...], code: ExitCode, tmp_path: Path
+) -> None:
+    with found("stuck", tmp_path) as place:
+        harm(place)
+        before = dict(place.world.store.objects)
+        plan = type_words(place, *COMMANDS["tier"](place), *options)
+        done = type_words(place, *COMMANDS["tier -a"](place), *options)
+        assert (plan.exit_code, done.exit_code) == (code, code), plan.err + done.err
+        assert told(plan)["errors"] == told(done)["errors"]
+        assert len(told(plan)["errors"]) == 1
+        assert told(plan)["result"]["plan"]["segments"] == told(done)["result"]["segments_uploaded"] == 0
+        assert dict(place.world.store.objects) == before
+
+
+@pytest.mark.parametrize("log_end", [0, 7, 14])
+def test_publish_refuses_segments_above_the_end_of_the_leaders_log(log_end: int, tmp_path: Path) -> None:
+    with found("not published", tmp_path) as place:
+        cluster = place.world.cluster
+        cluster.there[PARTITION.topic].offsets[0] = (0, log_end)
+        before = list(cluster.records(PARTITION))
+        for command in ("publish", "publish -a"):
+            ran = type_words(place, *COMMANDS[command](place))
+            assert ran.exit_code == ExitCode.DATA_CORRUPT, ran.err
+            assert f"end at offset 15, above the end of the leader's log at {log_end}" in ran.err
+        assert list(cluster.records(PARTITION)) == before
+
+
+def test_publish_writes_records_up_to_the_end_of_the_leaders_log(tmp_path: Path) -> None:
+    with found("not published", tmp_path) as place:
+        cluster = place.world.cluster
+        cluster.there[PARTITION.topic].offsets[0] = (0, 15)
+        before = len(list(cluster.records(PARTITION)))
+        ran = type_words(place, *COMMANDS["publish -a"](place))
+        assert ran.exit_code == ExitCode.OK, ran.err
+        assert len(list(cluster.records(PARTITION))) == before + 4  # two records for each of two segments
 
 
 @pytest.mark.parametrize("topic", [PARTITION.topic, METADATA_TOPIC])
