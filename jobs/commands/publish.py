@@ -92,7 +92,8 @@ def publish(
     asked (SASL). A partition with a damaged segment, or with a segment of another log, is refused (exit code 5).
 
     A partition is refused if the cluster has another topic of the same name, if the topic is not tiered, if offsets
-    before a segment are not in remote storage, or if the leader epochs of a segment are not in the lineage.
+    before a segment are not in remote storage, or if the leader epochs of a segment are not in the lineage. It is also
+    refused if a segment ends above the leader's log (exit code 5).
 
     If published copies of a segment have lost objects, and none of these copies is complete, a complete copy is
     published in their place. Offsets that remain unreadable are listed (exit code 5). A segment that would hide
