@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("snapshot", "remote_storage", "jobs")
 # The greatest values that `make lint` accepts; `python -m tests.house_measure` prints the figures of today.
 LIMITS: Mapping[str, float] = {
-    "tokens": 480_900,
+    "tokens": 481_215,
     "branches": 14_520,
     "functions with more than 10 branches": 44,
     "dense functions (of 6 branches or more: three in four statements), %": 18,
