@@ -90,5 +90,6 @@ class RemoteView:
 
     def _look(self, records: Records | None = None, ask_log_start: AskLogStart | None = None) -> ObserveOnce:
         from tiersnap.remote_storage.remote_log.host_inventory import ObserveOnce
+        from tiersnap.remote_storage.remote_log.listing_ahead import ListingAhead
 
-        return ObserveOnce(self.ask(), records=records, ask_log_start=ask_log_start)
+        return ObserveOnce(self.ask(), records=records, ask_log_start=ask_log_start, ahead=ListingAhead())

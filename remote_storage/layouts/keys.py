@@ -163,7 +163,7 @@ def partition_segments(partition: TopicIdPartition, *, local: bool = False) -> s
     """
     if local:
         return f"{LOCAL_TIERED_STORAGE}/{partition.topic}-{partition.partition}-{_id(partition)}/"
-    return f"{partition.topic}-{_id(partition)}/{partition.partition}/"
+    return f"{topic_folder(partition)}{partition.partition}/"
 
 
 def partition_snapshots(partition: TopicIdPartition) -> str:
@@ -197,7 +197,20 @@ def cluster(partition: TopicIdPartition) -> str:
 
 def partition_claims(partition: TopicIdPartition) -> str:
     """Return the prefix of the keys of a partition's claims and manifest cache. The partition must have a topic id."""
-    return f"{CLAIMS}/{partition.topic}-{_id(partition)}/{partition.partition}/"
+    return f"{topic_claims(partition)}{partition.partition}/"
+
+
+def topic_folder(partition: TopicIdPartition) -> str:
+    """Return the prefix of the keys of all segments of the partition's topic, in the Aiven layout.
+
+    No other key has this prefix. The partition must have a topic id.
+    """
+    return f"{partition.topic}-{_id(partition)}/"
+
+
+def topic_claims(partition: TopicIdPartition) -> str:
+    """Return the prefix of the keys of all claims of the partition's topic. The partition must have a topic id."""
+    return f"{CLAIMS}/{topic_folder(partition)}"
 
 
 def claim(partition: TopicIdPartition, base_offset: int, leader_epoch: int) -> str:

@@ -9,18 +9,20 @@ file are an error (lost_below.py), because no command can upload them.
 from __future__ import annotations
 
 from collections.abc import Collection, Container, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
 
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
-from tiersnap.remote_storage.locks.claim import ClaimedSegment
+from tiersnap.remote_storage.locks.claim import Claim, ClaimedSegment
 from tiersnap.remote_storage.locks.claim_protocol import read_claim
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition, epochs_in_range, name_of
 from tiersnap.remote_storage.remote_log.complete import complete_in_other_layout
 from tiersnap.remote_storage.remote_log.encryption import EncryptionLook
 from tiersnap.remote_storage.remote_log.known_manifests import KnownManifests
+from tiersnap.remote_storage.remote_log.listing_ahead import ListingAhead, PartitionKeys
 from tiersnap.remote_storage.remote_log.log_head import AskLogStart
 from tiersnap.remote_storage.remote_log.lost_below import LostBelow
 from tiersnap.remote_storage.remote_log.remote_inventory import RemoteInventory, leftovers_of, list_remote_partition
@@ -28,7 +30,7 @@ from tiersnap.remote_storage.remote_log.remote_segment import RemoteSegment
 from tiersnap.remote_storage.remote_log.same_log import check_same_log
 from tiersnap.remote_storage.remote_log.segment_objects import ids_of
 from tiersnap.remote_storage.remote_log.starts import find_start, living_producers, read_start, state_at
-from tiersnap.snapshot.errors import CorruptDataError
+from tiersnap.snapshot.errors import CorruptDataError, RemoteStorageError
 from tiersnap.snapshot.formats.checkpoints import LeaderEpochs
 from tiersnap.snapshot.log.file_system import FileSystem
 from tiersnap.snapshot.log.leader_epochs import Interval
@@ -55,7 +57,11 @@ class Observe:
     wrong: Collection[str] = ()  # ids of complete segments that count as missing
     of_brokers: Collection[str] | None = None  # ids of the brokers' segments that count; None if all count
     ask_log_start: AskLogStart | None = None  # asks the cluster for a log start; None without a cluster
+    # Lists whole topics, for a caller that asks for many partitions; None lists each partition alone.
+    ahead: ListingAhead | None = field(default=None, compare=False, repr=False)
     _known: dict[TopicIdPartition, KnownManifests] = field(default_factory=dict, compare=False, repr=False)
+    # The claims that the last listing read, by segment id.
+    _claims: dict[str, Claim] = field(default_factory=dict, compare=False, repr=False)
 
     def known(self, partition: TopicIdPartition) -> KnownManifests:
         """Return the manifests of a partition that were read earlier. Keep only the manifests of the last partition."""
@@ -71,11 +77,36 @@ class Observe:
         return EncryptionLook(self.location.store)
 
     def __call__(self, partition: Partition, filesystem: FileSystem | None = None) -> RemoteListing:
-        local_start = partition.segments[0].base_offset
-        name = name_of(partition)
-        listed = list_remote_partition(
-            self.location, name, local_start=local_start, known=self.known(name), of_brokers=self.of_brokers
+        """See RemoteLook. A listing that was read ahead answers only if the partition needs nothing."""
+        keys = None
+        if self.ahead is not None:
+            keys = self.ahead.keys_of(self.location, name_of(partition))
+        if keys is not None:
+            with suppress(CorruptDataError, RemoteStorageError):
+                listed = self._inventory(partition, keys)
+                listing = self._listing(partition, filesystem, listed)
+                if _needs_nothing(partition, listed, listing):
+                    return listing
+        return self._listing(partition, filesystem, self._inventory(partition))
+
+    def _inventory(self, partition: Partition, listed: PartitionKeys | None = None) -> RemoteInventory:
+        name, local_start = name_of(partition), partition.segments[0].base_offset
+        found = list_remote_partition(
+            self.location,
+            name,
+            local_start=local_start,
+            known=self.known(name),
+            of_brokers=self.of_brokers,
+            listed=listed,
         )
+        self._claims.clear()
+        for each in found.segments:
+            if each.claim is not None:
+                self._claims[each.segment_id] = each.claim
+        return found
+
+    def _listing(self, partition: Partition, filesystem: FileSystem | None, listed: RemoteInventory) -> RemoteListing:
+        local_start = partition.segments[0].base_offset
         found = listed.counted(self.wrong, self.of_brokers)
         if filesystem is not None:
             check_same_log(self.location, found.segments, filesystem, partition)
@@ -88,7 +119,8 @@ class Observe:
         if whole is not None:
             complete = ids_of((*listed.segments, *listed.uncounted))
             copies += missing_objects(whole, complete, local_start)
-        lost = LostBelow(self.location, partition, listed, self.known(name), records, self.ask_log_start).find()
+        known = self.known(name_of(partition))
+        lost = LostBelow(self.location, partition, listed, known, records, self.ask_log_start).find()
         listing = RemoteListing(tuple(copies), leftover_count=len(leftovers_of(found)), lost=lost)
         return self._with_encryption(listing, found) if _closed(partition) else listing
 
@@ -109,7 +141,7 @@ class Observe:
         return replace(self, records=records)
 
     def find_start(self, partition: Partition, copies: Iterable[ListedCopy]) -> ClaimedStart | None:
-        return find_start(self.location.store, name_of(partition), copies)
+        return find_start(self.location.store, name_of(partition), copies, self._claims)
 
     def read_start(self, partition: Partition, start: ClaimedStart) -> bytes:
         return read_start(self.location, name_of(partition), start)
@@ -119,6 +151,25 @@ class Observe:
 
     def state_at(self, partition: Partition, offset: int, expiry: BrokerExpiry) -> RemoteState:
         return state_at(self.location, partition, offset, expiry, untrusted=self.untrusted)
+
+
+def _needs_nothing(partition: Partition, listed: RemoteInventory, listing: RemoteListing) -> bool:
+    """Return whether all closed segments are finished, and nothing is to upload, to finish, to delete or to report."""
+    if not _is_settled(listed) or listing.lost or listing.leftover_count:
+        return False
+    tiered = listing.tiered_segments(partition)
+    is_finished = all(copy.is_finished for copy in listing.copies)
+    return is_finished and all(base in tiered for base, _ in _closed(partition))
+
+
+def _is_settled(listed: RemoteInventory) -> bool:
+    """Return whether no segment is incomplete, no claim is damaged, and each segment of ours has its claim.
+
+    The claim is missing if the claims were listed before the upload, and the segments after it.
+    """
+    if listed.leftovers or listed.problems:
+        return False
+    return all(each.is_brokers or each.claimed_as in listed.claimed for each in listed.segments)
 
 
 def _closed(partition: Partition) -> list[Interval]:

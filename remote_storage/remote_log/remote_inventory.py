@@ -22,8 +22,9 @@ from tiersnap.remote_storage.locks.claim_protocol import claims_among, read_clai
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.remote_log.complete import complete_in_other_layout
 from tiersnap.remote_storage.remote_log.known_manifests import KnownManifests
+from tiersnap.remote_storage.remote_log.listing_ahead import PartitionKeys, list_keys
 from tiersnap.remote_storage.remote_log.remote_segment import IncompleteSegment, RemoteSegment, read_segment
-from tiersnap.remote_storage.remote_log.segment_objects import SegmentObjects, ids_of, list_segments
+from tiersnap.remote_storage.remote_log.segment_objects import SegmentObjects, group, ids_of
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.stores.requests import in_parallel, in_waves
 from tiersnap.snapshot.errors import CorruptDataError
@@ -100,6 +101,7 @@ def list_remote_partition(
     since: int | None = None,
     known: KnownManifests | None = None,
     of_brokers: Collection[str] | None = None,
+    listed: PartitionKeys | None = None,
 ) -> RemoteInventory:
     """List the objects of a partition, read manifests and claims, and return the inventory.
 
@@ -109,20 +111,22 @@ def list_remote_partition(
         known: manifests of the partition that were read earlier; by default the manifests in `manifests.json`.
         of_brokers: ids of the brokers' segments that count; None for all. If given, the claims of all other segments
             are read.
+        listed: objects of the partition from an earlier listing, see `listing_ahead`; None lists the partition now.
     """
     store = location.store
-    beside = list(store.list(keys.partition_claims(partition)))
-    changed = claims_among(beside, partition)
-    listed = list_segments(location, partition)
+    if listed is None:
+        listed = list_keys(location, partition)
+    changed = claims_among(listed.beside, partition)
+    attempts = group(listed.segments, local=location.is_local).get(partition, ())
     known = known or KnownManifests(store, partition)
-    known.size = next((each.size for each in beside if each.key == keys.manifests(partition)), 0)
-    known.listed = ids_of(listed)
-    whole = [each for each in listed if not each.missing]
+    known.size = next((each.size for each in listed.beside if each.key == keys.manifests(partition)), 0)
+    known.listed = ids_of(attempts)
+    whole = [each for each in attempts if not each.missing]
     found, incomplete = _read(known, whole, local_start, since)
     read: list[RemoteSegment | IncompleteSegment] = [*found, *incomplete]
     was_read = ids_of(read)
     unread = [each for each in whole if each.segment_id not in was_read]
-    incomplete += _lacking(store, listed)
+    incomplete += _lacking(store, attempts)
     claims = _Claims(store, frozenset(changed))
     claims.read_for(found, incomplete, changed)
     if of_brokers is not None:

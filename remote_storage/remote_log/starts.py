@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -11,7 +11,7 @@ import numpy as np
 from tiersnap.remote_storage.errors import ObjectNotFoundError, SnapshotChangedError
 from tiersnap.remote_storage.layouts.layout import IndexType
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
-from tiersnap.remote_storage.locks.claim import ClaimedSegment
+from tiersnap.remote_storage.locks.claim import Claim, ClaimedSegment
 from tiersnap.remote_storage.locks.claim_protocol import read_claim
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.remote_log.remote_log import RemoteLog, differs_from_claim, metadata_of, snapshot_in_claim
@@ -92,20 +92,24 @@ def living_producers(
     return np.unique(np.concatenate([np.empty(0, np.int64), *in_parallel(ids, log.snapshots)]))
 
 
-def find_start(store: ObjectStore, partition: TopicIdPartition, copies: Iterable[ListedCopy]) -> ClaimedStart | None:
+def find_start(
+    store: ObjectStore, partition: TopicIdPartition, copies: Iterable[ListedCopy], known: Mapping[str, Claim]
+) -> ClaimedStart | None:
     """Return the first snapshot that the claim of its remote segment marks as trusted, or None if there is none.
 
-    This needs one request for each segment up to the result.
+    Each segment up to the result costs one request, unless `known` has its claim.
 
     Args:
         copies: finished remote segments, the preferred ones first.
+        known: claims that the listing of `copies` read, by segment id.
     """
     for copy in copies:
         segment = ClaimedSegment(partition, copy.base_offset, copy.leader_epochs[-1][0])
         try:
-            snapshot = snapshot_in_claim(read_claim(store, segment), copy.segment_id)
+            claim = known.get(copy.segment_id) or read_claim(store, segment)
         except CorruptDataError:
             continue
+        snapshot = snapshot_in_claim(claim, copy.segment_id)
         if snapshot is not None:
             crc, provenance = int(snapshot.crc32c, 16), Provenance(snapshot.provenance)
             return ClaimedStart(copy.next_base_offset, copy.segment_id, copy.base_offset, crc, provenance)

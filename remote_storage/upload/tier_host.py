@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.metadata.segment_metadata import name_of
 from tiersnap.remote_storage.remote_log.known_manifests import KnownManifests
+from tiersnap.remote_storage.remote_log.listing_ahead import ListingAhead
 from tiersnap.remote_storage.remote_log.log_head import AskLogStart
 from tiersnap.remote_storage.remote_log.lost_below import lost_error_of
 from tiersnap.remote_storage.remote_log.observe import Observe
@@ -199,6 +200,7 @@ class HostTier:
             wrong=wrong,
             of_brokers=self.of_brokers,
             ask_log_start=self.log_start_of_now,
+            ahead=ListingAhead(),
         )
         lister = RemoteLister(observe, wants_start=True)
         task = ListingReplay(self.options, self._sink(), run=1, now=self.tierer.now, look=observe)

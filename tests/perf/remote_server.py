@@ -1,8 +1,9 @@
-"""An S3 server of made remote segments: `python -m tests.perf.remote_server PORT SEGMENTS PARTITIONS`.
+"""An S3 server of made remote segments: `python -m tests.perf.remote_server PORT SEGMENTS PARTITIONS TOPICS`.
 
-It answers ListObjectsV2 and GET of topic `orders`, and `GET /counts` with the number of each. A partition has SEGMENTS
-tiered segments of ten offsets, their finished claims, and from 64 segments on its `manifests.json`, as an upload leaves
-them. moto takes minutes for 80,000 objects, and a tenth of a second for each page.
+It answers ListObjectsV2 and GET, and `GET /counts` with the number of each. The PARTITIONS are spread over TOPICS, with
+the names `orders`, `orders-1`, `orders-2` and so on, and one topic id. A partition has SEGMENTS tiered segments of ten
+offsets, their finished claims, and from 8 segments on its `manifests.json`, as an upload leaves them. moto takes
+minutes for 80,000 objects, and a tenth of a second for each page.
 """
 
 from __future__ import annotations
@@ -25,13 +26,18 @@ _MODIFIED = "2026-11-20T12:00:00.000Z", "Fri, 20 Nov 2026 12:00:00 GMT"
 _XML = '<?xml version="1.0"?>'
 
 
-def objects_of(partition: int, segments: int) -> Iterator[tuple[str, bytes]]:
+def topic_name(number: int) -> str:
+    """Return the name of a topic by its number."""
+    return f"orders-{number}" if number else "orders"
+
+
+def objects_of(partition: int, segments: int, topic: str = "orders") -> Iterator[tuple[str, bytes]]:
     """Yield key and content of all objects of a partition."""
-    folder, known = f"orders-{TOPIC_ID}/{partition}", []
+    folder, known = f"{topic}-{TOPIC_ID}/{partition}", []
     for base in range(0, 10 * segments, 10):
-        segment_id = urlsafe_b64encode(hashlib.md5(f"{partition}/{base}".encode()).digest()).decode()[:22]
+        segment_id = urlsafe_b64encode(hashlib.md5(f"{topic}/{partition}/{base}".encode()).digest()).decode()[:22]
         stem = f"{folder}/{base:020d}-{segment_id}"
-        manifest = json.dumps(_manifest(partition, base, segment_id)).encode()
+        manifest = json.dumps(_manifest(topic, partition, base, segment_id)).encode()
         yield f"{stem}.log", bytes(162)
         yield f"{stem}.indexes", bytes(122)
         yield f"{stem}.rsm-manifest", manifest
@@ -47,8 +53,8 @@ def etag(content: bytes) -> str:
     return f'"{hashlib.md5(content).hexdigest()}"'
 
 
-def _manifest(partition: int, base: int, segment_id: str) -> dict[str, object]:
-    topic_partition = {"topic": "orders", "partition": partition}
+def _manifest(topic: str, partition: int, base: int, segment_id: str) -> dict[str, object]:
+    topic_partition = {"topic": topic, "partition": partition}
     return {
         "version": "1",
         "chunkIndex": {
@@ -91,8 +97,10 @@ def _claim(segment_id: str) -> dict[str, object]:
 class Server(ThreadingHTTPServer):
     """The objects, and the counts of requests."""
 
-    def __init__(self, port: int, segments: int, partitions: int) -> None:
-        self.objects = {key: data for each in range(partitions) for key, data in objects_of(each, segments)}
+    def __init__(self, port: int, segments: int, partitions: int, topics: int) -> None:
+        self.objects: dict[str, bytes] = {}
+        for number in range(partitions):
+            self.objects.update(objects_of(number // topics, segments, topic_name(number % topics)))
         self.keys = sorted(self.objects)
         self.counts: Counter[str] = Counter()
         super().__init__(("127.0.0.1", port), _Handler)
@@ -105,6 +113,7 @@ class Server(ThreadingHTTPServer):
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
     server: Server
 
     def log_message(self, *_: object) -> None:

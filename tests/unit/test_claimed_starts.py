@@ -50,28 +50,28 @@ def finished(store: DirectoryStore, start: int = 0, epoch: int = 0, snapshot: Cl
 def test_the_first_copy_whose_claim_vouches_for_its_snapshot_gives_the_start(store):
     without, first, second = finished(store, 0, snapshot=None), finished(store, 5), finished(store, 10)
     copies = [row(without, 0), row(first, 5), row(second, 10)]
-    assert find_start(store, PARTITION, copies) == ClaimedStart(10, first, 5, 0xAB, Provenance.COMPUTED)
-    assert find_start(store, PARTITION, copies[:1]) is None
+    assert find_start(store, PARTITION, copies, {}) == ClaimedStart(10, first, 5, 0xAB, Provenance.COMPUTED)
+    assert find_start(store, PARTITION, copies[:1], {}) is None
 
 
 def test_the_claim_is_that_of_the_newest_leader_epoch_of_the_copy(store):
     ours = finished(store, 0, epoch=3)
-    assert find_start(store, PARTITION, [row(ours, 0, 1, 2)]) is None
-    assert find_start(store, PARTITION, [row(ours, 0, 1, 3)]) is not None
+    assert find_start(store, PARTITION, [row(ours, 0, 1, 2)], {}) is None
+    assert find_start(store, PARTITION, [row(ours, 0, 1, 3)], {}) is not None
 
 
 def test_a_copy_that_the_claim_does_not_say_is_finished_gives_none(store):
     segment = ClaimedSegment(PARTITION, 0, 0)
     held = claim(store, segment, Attempt.of(new_segment_id(), "run-1"))
-    assert find_start(store, PARTITION, [row(held.claim.holder.segment_id)]) is None
+    assert find_start(store, PARTITION, [row(held.claim.holder.segment_id)], {}) is None
     finish(store, held, COMPUTED)
-    assert find_start(store, PARTITION, [row(new_segment_id())]) is None
+    assert find_start(store, PARTITION, [row(new_segment_id())], {}) is None
 
 
 def test_a_claim_that_cannot_be_read_gives_none_and_the_next_copy_is_asked(store):
     store.put_if_absent(keys.claim(PARTITION, 0, 0), b"{")
     second = finished(store, 5)
-    assert find_start(store, PARTITION, [row(new_segment_id()), row(second, 5)]).segment_id == second
+    assert find_start(store, PARTITION, [row(new_segment_id()), row(second, 5)], {}).segment_id == second
 
 
 @pytest.mark.parametrize("verdict", ["", *SnapshotVerdict])
@@ -82,7 +82,7 @@ def test_a_state_starts_from_what_was_computed_whole_or_compared_strictly_and_fr
     ours = finished(store, snapshot=ClaimedSnapshot.of(1, provenance, verdict))
     is_computed = provenance in ("COMPUTED", "COMPUTED_FROM_LOG_START", "COMPUTED_FROM_SNAPSHOT")
     is_compared = provenance == "BROKER" and verdict in ("MATCHES", "EXTENDS")
-    assert (find_start(store, PARTITION, [row(ours)]) is not None) is (is_computed or is_compared)
+    assert (find_start(store, PARTITION, [row(ours)], {}) is not None) is (is_computed or is_compared)
 
 
 def start_of(copy: RemoteLogSegmentMetadata, crc: int) -> ClaimedStart:

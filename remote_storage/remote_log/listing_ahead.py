@@ -1,0 +1,138 @@
+"""List the objects of neighbouring partitions with few requests.
+
+The keys of a topic begin with its name and id, then the partition. Hosts and Spark tasks examine the partitions of a
+topic in the order of their folders' names. One listing of the topic, read page by page, has their keys in this order.
+
+The rule: a listing that is read ahead may be a minute old, and its claims may be older or newer than its segments. It
+may only show that a partition needs nothing. If it shows anything else, `Observe` lists the partition anew. An upload,
+a deletion, a claim and a publication list the partition themselves, by `list_remote_partition` without `listed`.
+
+Keys of other partitions cost CPU for nothing. So the first partitions of a topic are listed one by one, and reading
+ahead ends if it costs more than it saves.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from tiersnap.remote_storage.layouts import keys
+from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
+from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
+from tiersnap.remote_storage.stores.object_store import ObjectInfo, ObjectStore
+
+_FEW = 4  # partitions of a topic that are listed one by one
+_PAGE = 1000  # most keys in the answer to a request
+_KEYS_OF_A_REQUEST = 100  # keys of a page that cost about as much CPU as a request
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionKeys:
+    """The listed objects of one partition, in key order."""
+
+    beside: Sequence[ObjectInfo]  # claims, and `manifests.json`
+    segments: Sequence[ObjectInfo]  # objects of segments, in the layout of the location
+
+
+def list_keys(location: RemoteLocation, partition: TopicIdPartition) -> PartitionKeys:
+    """List a partition now: its claims, then its segments. So each listed claim is at least as old as the segments."""
+    beside = tuple(location.store.list(keys.partition_claims(partition)))
+    segments = tuple(location.store.list(keys.partition_segments(partition, local=location.is_local)))
+    return PartitionKeys(beside, segments)
+
+
+@dataclass
+class ListingAhead:
+    """Serves partitions from a listing of their topic. It keeps the unread keys of two pages, of the last topic."""
+
+    fresh_seconds: float = 60.0  # greatest age of a listing
+    _topic: _Topic | None = None  # the topic of the last partition
+    _partition: TopicIdPartition | None = None  # the last one
+
+    def keys_of(self, location: RemoteLocation, partition: TopicIdPartition) -> PartitionKeys | None:
+        """Return the objects of a partition, or None if it should be listed alone.
+
+        A partition that is asked for again is listed alone, because the caller may have changed it. So is a partition
+        in LocalTieredStorage's layout, whose keys do not begin with the topic and its id.
+        """
+        if location.is_local or partition == self._partition:
+            return None
+        self._partition = partition
+        return self._topic_of(location.store, partition).keys_of(partition)
+
+    def _topic_of(self, store: ObjectStore, partition: TopicIdPartition) -> _Topic:
+        folder = keys.topic_folder(partition)
+        if self._topic is None or self._topic.segments.folder != folder:
+            claims = _Pages(store, keys.topic_claims(partition), self.fresh_seconds)
+            self._topic = _Topic(claims, _Pages(store, folder, self.fresh_seconds))
+        return self._topic
+
+
+@dataclass
+class _Topic:
+    """The listings of one topic."""
+
+    claims: _Pages
+    segments: _Pages
+    _asked: int = 0  # partitions
+
+    def keys_of(self, partition: TopicIdPartition) -> PartitionKeys | None:
+        self._asked += 1
+        if self._asked <= _FEW:
+            return None
+        beside = self.claims.below(keys.partition_claims(partition))
+        if beside is None:
+            return None
+        segments = self.segments.below(keys.partition_segments(partition))
+        if segments is None:
+            return None
+        return PartitionKeys(beside, segments)
+
+
+@dataclass
+class _Pages:
+    """A listing of one folder that is read on as far as it is needed."""
+
+    store: ObjectStore
+    folder: str
+    fresh_seconds: float
+    _spare: int = 2 * _PAGE  # keys of no use that may still be read; each partition adds some
+    _rest: Iterator[ObjectInfo] | None = None  # None before the listing begins, and after it failed
+    _next: ObjectInfo | None = None  # the first object that was not returned; None at the end
+    _after: str = ""  # the last prefix
+    _began: float = 0.0  # time.monotonic() of the first request
+
+    def below(self, prefix: str) -> Sequence[ObjectInfo] | None:
+        """Return the objects whose keys begin with `prefix`, or None if reading up to them is too expensive."""
+        is_fresh = time.monotonic() - self._began < self.fresh_seconds
+        if self._rest is None or prefix <= self._after or not is_fresh:
+            self._begin(prefix)
+        self._after = prefix
+        while self._spare >= 0 and self._next is not None and self._next.key < prefix:
+            self._spare -= 1
+            self._read_on()
+        if self._spare < 0:
+            return None
+        found = []
+        while self._next is not None and self._next.key.startswith(prefix):
+            found.append(self._next)
+            self._read_on()
+        self._spare += _KEYS_OF_A_REQUEST
+        return found
+
+    def _begin(self, prefix: str) -> None:
+        """Begin the listing anew at `prefix`, unless another page of other keys is too expensive."""
+        self._spare -= _PAGE
+        if self._spare < 0:
+            return
+        self._began = time.monotonic()
+        self._rest = self.store.list(self.folder, after=prefix)
+        self._read_on()
+
+    def _read_on(self) -> None:
+        """Read the next object. A listing that fails is not read on."""
+        rest, self._rest = self._rest, None
+        assert rest is not None, "the listing has begun"
+        self._next = next(rest, None)
+        self._rest = rest
