@@ -115,7 +115,9 @@ class HostPartition:
 
     @property
     def awaits_records(self) -> bool:
-        """Return whether the partition has UPLOADED segments, whose records may be missing."""
+        """Return whether UPLOADED segments may lack records. False if `errors` has the refusal of the partition."""
+        if self.refusal is not None and self.is_to_tier:
+            return False
         return bool(self.verdicts[Verdict.UPLOADED])
 
     def note_published(self, next_offset: int) -> None:

@@ -129,6 +129,19 @@ def test_tier_uploads_nothing_that_the_leader_would_refuse(
         assert dict(place.world.store.objects) == before
 
 
+@pytest.mark.parametrize("harm", [leaderless, truncated, diverged, recreated])
+def test_tier_names_once_why_it_neither_uploads_nor_publishes(harm: Callable[[Place], object], tmp_path: Path) -> None:
+    """Two segments are UPLOADED, and one is READY."""
+    with found("not published", tmp_path) as place:
+        roll(place)
+        harm(place)
+        before = list(place.world.cluster.records(PARTITION))
+        for command in ("tier", "tier -a"):
+            (error,) = told(type_words(place, *COMMANDS[command](place)))["errors"]
+            assert PARTITION.topic in error["message"]
+        assert list(place.world.cluster.records(PARTITION)) == before
+
+
 @pytest.mark.parametrize("log_end", [0, 7, 14])
 def test_publish_refuses_segments_above_the_end_of_the_leaders_log(log_end: int, tmp_path: Path) -> None:
     with found("not published", tmp_path) as place:
