@@ -230,7 +230,7 @@ class UnknownClusterError(UsageError):
 
 
 class OtherLayoutError(GateError):
-    """Raised when an upload would use another layout than the finished remote segment of the same offsets."""
+    """Raised when a command uses another layout than the complete remote segments of the location."""
 
 
 class WrongClusterError(GateError):

@@ -1,14 +1,18 @@
-"""Find the complete remote segments of a partition in either layout. No claim is read."""
+"""Find the complete remote segments of a partition in either layout, and refuse the wrong layout. No claim is read."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
+from itertools import islice
 
 from tiersnap.remote_storage.errors import OtherLayoutError
+from tiersnap.remote_storage.layouts import keys
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.remote_log.remote_segment import RemoteSegment, read_segment
-from tiersnap.remote_storage.remote_log.segment_objects import list_segments
+from tiersnap.remote_storage.remote_log.segment_objects import group, ids_of, list_segments
+
+_PAGE = 1_000  # greatest number of objects in one answer of S3
 
 
 def complete_segments(
@@ -40,9 +44,34 @@ def complete_in_other_layout(
 def check_layout(location: RemoteLocation, partition: TopicIdPartition, finished: str) -> None:
     """Raise OtherLayoutError if the segment with the id `finished` is complete in the other layout."""
     if complete_in_other_layout(location, partition, {finished}):
-        name, other = location.layout.name, location.in_other_layout.layout.name
-        raise OtherLayoutError(
-            f"the segment is complete in this location in the layout {other}, but this run uses {name}: a "
-            "location has only one layout",
-            hint=f"give --layout {other}; to use {name}, give another --remote that has no segments yet",
-        )
+        raise other_layout_error(location, "the segment is complete in this location")
+
+
+def check_other_layout(location: RemoteLocation, partition: TopicIdPartition, published: Collection[str]) -> None:
+    """Raise OtherLayoutError if the partition's segments are in the other layout.
+
+    Call this function only if the partition has no complete segment in the layout of `location`. It makes one request:
+    it lists at most one page of the other layout. A segment counts if it has all objects; no manifest is read.
+
+    Args:
+        published: ids of the segments that brokers read, according to the cluster's records. If the other layout has
+            none of them, brokers do not read the other layout, and no error is raised. Empty without records.
+    """
+    other = location.in_other_layout
+    page = islice(location.store.list(keys.partition_segments(partition, local=other.is_local)), _PAGE)
+    listed = group(page, local=other.is_local).get(partition, ())
+    complete = ids_of(each for each in listed if not each.missing)
+    if not complete:
+        return
+    if published and complete.isdisjoint(published):
+        return
+    raise other_layout_error(location, "remote segments exist in this location")
+
+
+def other_layout_error(location: RemoteLocation, fact: str) -> OtherLayoutError:
+    """Return the error that names both layouts. `fact` is the beginning of the message."""
+    name, other = location.layout.name, location.in_other_layout.layout.name
+    return OtherLayoutError(
+        f"{fact} in the layout {other}, but this run uses {name}: a location has only one layout",
+        hint=f"give --layout {other}; to use {name}, give another --remote that has no segments yet",
+    )

@@ -4,6 +4,8 @@ A segment that tiersnap uploaded is lost if a claim names it, but an object is m
 local log still has the offsets, retention did not delete the segment, and `tier` uploads it again. If the cluster's
 records name the segment, `mend` restores it, and `tier` uploads no second segment. Lost offsets below the first local
 file are an error (lost_below.py), because no command can upload them.
+
+A partition without a complete segment costs one further listing, which finds segments in the other layout.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.locks.claim import Claim, ClaimedSegment
 from tiersnap.remote_storage.locks.claim_protocol import read_claim
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition, epochs_in_range, name_of
-from tiersnap.remote_storage.remote_log.complete import complete_in_other_layout
+from tiersnap.remote_storage.remote_log.complete import check_other_layout, complete_in_other_layout
 from tiersnap.remote_storage.remote_log.encryption import EncryptionLook
 from tiersnap.remote_storage.remote_log.known_manifests import KnownManifests
 from tiersnap.remote_storage.remote_log.listing_ahead import ListingAhead, PartitionKeys
@@ -84,9 +86,10 @@ class Observe:
         if keys is not None:
             with suppress(CorruptDataError, RemoteStorageError):
                 listed = self._inventory(partition, keys)
-                listing = self._listing(partition, filesystem, listed)
-                if _needs_nothing(partition, listed, listing):
-                    return listing
+                if _is_settled(listed):
+                    listing = self._listing(partition, filesystem, listed)
+                    if _needs_nothing(partition, listing):
+                        return listing
         return self._listing(partition, filesystem, self._inventory(partition))
 
     def _inventory(self, partition: Partition, listed: PartitionKeys | None = None) -> RemoteInventory:
@@ -106,11 +109,13 @@ class Observe:
         return found
 
     def _listing(self, partition: Partition, filesystem: FileSystem | None, listed: RemoteInventory) -> RemoteListing:
-        local_start = partition.segments[0].base_offset
+        name, local_start = name_of(partition), partition.segments[0].base_offset
+        records = records_of(self.records, partition.topic, partition.partition, partition.topic_id)
+        if not listed.has_complete:
+            check_other_layout(self.location, name, ids_of(() if records is None else records.published))
         found = listed.counted(self.wrong, self.of_brokers)
         if filesystem is not None:
             check_same_log(self.location, found.segments, filesystem, partition)
-        records = records_of(self.records, partition.topic, partition.partition, partition.topic_id)
         # A log directory's replica of `__remote_log_metadata` may lag, so only complete records prove a missing object.
         whole = records if records is not None and records.is_complete else None
         copies = [*_copies(found), *self._lost(found, partition, whole), *_in_flight(found)]
@@ -119,8 +124,7 @@ class Observe:
         if whole is not None:
             complete = ids_of((*listed.segments, *listed.uncounted))
             copies += missing_objects(whole, complete, local_start)
-        known = self.known(name_of(partition))
-        lost = LostBelow(self.location, partition, listed, known, records, self.ask_log_start).find()
+        lost = LostBelow(self.location, partition, listed, self.known(name), records, self.ask_log_start).find()
         listing = RemoteListing(tuple(copies), leftover_count=len(leftovers_of(found)), lost=lost)
         return self._with_encryption(listing, found) if _closed(partition) else listing
 
@@ -153,9 +157,9 @@ class Observe:
         return state_at(self.location, partition, offset, expiry, untrusted=self.untrusted)
 
 
-def _needs_nothing(partition: Partition, listed: RemoteInventory, listing: RemoteListing) -> bool:
+def _needs_nothing(partition: Partition, listing: RemoteListing) -> bool:
     """Return whether all closed segments are finished, and nothing is to upload, to finish, to delete or to report."""
-    if not _is_settled(listed) or listing.lost or listing.leftover_count:
+    if listing.lost or listing.leftover_count:
         return False
     tiered = listing.tiered_segments(partition)
     is_finished = all(copy.is_finished for copy in listing.copies)
@@ -163,11 +167,11 @@ def _needs_nothing(partition: Partition, listed: RemoteInventory, listing: Remot
 
 
 def _is_settled(listed: RemoteInventory) -> bool:
-    """Return whether no segment is incomplete, no claim is damaged, and each segment of ours has its claim.
+    """Return whether a segment exists, none is incomplete, no claim is damaged, and each of ours has its claim.
 
     The claim is missing if the claims were listed before the upload, and the segments after it.
     """
-    if listed.leftovers or listed.problems:
+    if listed.leftovers or listed.problems or not listed.has_complete:
         return False
     return all(each.is_brokers or each.claimed_as in listed.claimed for each in listed.segments)
 

@@ -63,6 +63,11 @@ class RemoteInventory:
     unread: tuple[SegmentObjects, ...] = ()
 
     @property
+    def has_complete(self) -> bool:
+        """Return whether a segment has all objects, even if it does not count or its manifest was not read."""
+        return bool(self.segments or self.uncounted or self.unread)
+
+    @property
     def superseded(self) -> tuple[RemoteSegment | IncompleteSegment, ...]:
         """Return our attempts that may be deleted, because a later attempt finished and its segment is complete."""
         everything: tuple[RemoteSegment | IncompleteSegment, ...] = (*self.segments, *self.leftovers)

@@ -6,7 +6,7 @@ A partition with claims but without segments is verified, too, because its segme
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field, replace
 from heapq import heappush, heappushpop
 
@@ -15,9 +15,11 @@ from tiersnap.remote_storage.layouts import keys
 from tiersnap.remote_storage.layouts.keys import KeyKind, ParsedKey
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
+from tiersnap.remote_storage.remote_log.complete import other_layout_error
 from tiersnap.remote_storage.remote_log.segment_bytes import FETCH_SIZE
 from tiersnap.remote_storage.stores.object_store import ObjectInfo
 from tiersnap.remote_storage.verify.partition_check import sample_order
+from tiersnap.snapshot.errors import TiersnapError
 from tiersnap.snapshot.formats.checkpoints import TopicPartition
 from tiersnap.snapshot.gate.remote_check import CheckDepth, CheckRequest
 from tiersnap.snapshot.units import count_of, human_bytes
@@ -138,6 +140,7 @@ def plan_check(
         number: size of a random sample in segments, which costs a second listing; None for all.
 
     Raises:
+        OtherLayoutError: the location has segments of these partitions only in the other layout.
         ObjectNotFoundError: the location has no segment of these partitions.
     """
     sampled = None
@@ -162,12 +165,19 @@ def plan_check(
             plan.add(kind, info.size, info.modified)
     plan.partitions.update(dict.fromkeys(claimed - elsewhere - plan.partitions.keys(), 0))
     if not plan.partitions:
-        raise ObjectNotFoundError(
-            f"{location.store.uri}: the location has no remote segment that is selected",
-            hint="--remote, its prefix and --layout must be those of the brokers, and --topic must match the whole "
-            "name of a topic",
-        )
+        raise _nothing_to_verify(location, elsewhere)
     return plan
+
+
+def _nothing_to_verify(location: RemoteLocation, elsewhere: Collection[TopicIdPartition]) -> TiersnapError:
+    """Return the error for a location without segments; `elsewhere` has segments in the other layout."""
+    if elsewhere:
+        return other_layout_error(location, f"{min(elsewhere)}: remote segments exist in this location")
+    return ObjectNotFoundError(
+        f"{location.store.uri}: the location has no remote segment that is selected",
+        hint="--remote, its prefix and --layout must be those of the brokers, and --topic must match the whole "
+        "name of a topic",
+    )
 
 
 def _keys(

@@ -198,4 +198,4 @@ def test_observe_asks_a_topic_and_the_store_once(store: DirectoryStore, tmp_path
     observe = Observe(aiven(counting), refuses_plaintext=True)
     seen = [observe(partition).encryption for partition in open_log_dir(str(tmp_path / "logs")).partitions()]
     assert seen == ["UNKNOWN"] * 3
-    assert counting.calls.count("list") == 3 * 2 + 2, "two a partition, and one of the topic and of the store"
+    assert counting.calls.count("list") == 3 * 3 + 2, "three a partition without segments, one of topic and store each"

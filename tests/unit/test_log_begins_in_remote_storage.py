@@ -431,7 +431,9 @@ def test_a_repair_that_finds_no_start_writes_nothing_and_says_why(
                 path.unlink()
     ran = repair(logs, "--remote", remote, *words)
     assert (ran.exit_code, snapshots_in(logs)) == (4 if checkpoint == 0 else 5, {})
-    if checkpoint is None:
+    if wrong == "layout":
+        assert "orders-0: remote segments exist in this location in the layout aiven, but this run uses" in ran.err
+    elif checkpoint is None:
         assert "log start of orders-0 unknown: log-start-offset-checkpoint cannot be read" in ran.err
     else:
         assert "orders-0: the first local segment is 20: " in ran.err

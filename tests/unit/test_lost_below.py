@@ -18,6 +18,7 @@ from tests.reference import log_builder as lb
 from tests.reference.broker_lock import broker
 from tests.reference.command import Ran, tiersnap
 from tests.reference.fleet_run import Runner
+from tests.reference.tiered import tier
 from tests.unit.test_lost_head import lose as lose_in
 from tests.unit.test_lost_head import result_of
 from tests.unit.test_lost_remote_segments import lose, run
@@ -282,7 +283,9 @@ def test_claims_that_were_never_finished_prove_no_upload(store: DirectoryStore, 
 def test_segments_that_are_complete_in_the_other_layout_are_not_lost(
     store: DirectoryStore, source: Path, name: str
 ) -> None:
+    """The next segment is in both layouts, so commands accept both."""
     (other,) = LAYOUTS.keys() - {name}
+    tier(source / "orders-0", store, layout=open_layout(other), bases={30})
     assert lost_in(store, source, other) == []
     lose(store, 10)
     assert lost_in(store, source, other) == [(10, 20)]

@@ -139,7 +139,7 @@ def test_verify_says_nothing_of_a_claim_that_nobody_finished(world: World) -> No
 
 def test_verify_refuses_a_location_whose_segments_have_the_keys_of_the_other_layout(world: World) -> None:
     ran = result_of(world, "--layout", "local-tiered-storage")
-    assert_said(ran, 2, "no remote segment", "--layout")
+    assert_said(ran, 4, "orders-0: remote segments exist in this location in the layout aiven", "--layout aiven")
 
 
 @pytest.mark.parametrize("lost", [BASES[:1], BASES[:2]])
