@@ -5,7 +5,8 @@ local log still has the offsets, retention did not delete the segment, and `tier
 records name the segment, `mend` restores it, and `tier` uploads no second segment. Lost offsets below the first local
 file are an error (lost_below.py), because no command can upload them.
 
-A partition without a complete segment costs one further listing, which finds segments in the other layout.
+A partition with closed segments, but without a complete remote segment, costs one further listing. It finds segments in
+the other layout.
 """
 
 from __future__ import annotations
@@ -86,7 +87,7 @@ class Observe:
         if keys is not None:
             with suppress(CorruptDataError, RemoteStorageError):
                 listed = self._inventory(partition, keys)
-                if _is_settled(listed):
+                if _is_settled(partition, listed):
                     listing = self._listing(partition, filesystem, listed)
                     if _needs_nothing(partition, listing):
                         return listing
@@ -111,7 +112,7 @@ class Observe:
     def _listing(self, partition: Partition, filesystem: FileSystem | None, listed: RemoteInventory) -> RemoteListing:
         name, local_start = name_of(partition), partition.segments[0].base_offset
         records = records_of(self.records, partition.topic, partition.partition, partition.topic_id)
-        if not listed.has_complete:
+        if _closed(partition) and not listed.has_complete:
             check_other_layout(self.location, name, ids_of(() if records is None else records.published))
         found = listed.counted(self.wrong, self.of_brokers)
         if filesystem is not None:
@@ -166,12 +167,14 @@ def _needs_nothing(partition: Partition, listing: RemoteListing) -> bool:
     return is_finished and all(base in tiered for base, _ in _closed(partition))
 
 
-def _is_settled(listed: RemoteInventory) -> bool:
-    """Return whether a segment exists, none is incomplete, no claim is damaged, and each of ours has its claim.
+def _is_settled(partition: Partition, listed: RemoteInventory) -> bool:
+    """Return whether no segment is incomplete, no claim is damaged, and each segment of ours has its claim.
 
     The claim is missing if the claims were listed before the upload, and the segments after it.
     """
-    if listed.leftovers or listed.problems or not listed.has_complete:
+    if listed.leftovers or listed.problems:
+        return False
+    if _closed(partition) and not listed.has_complete:
         return False
     return all(each.is_brokers or each.claimed_as in listed.claimed for each in listed.segments)
 
