@@ -34,7 +34,7 @@ SCHEMA_VERSION = 1
 MOST_TOLD = 200
 MOST_ON_TERMINAL = 50
 _NEXT_STEPS = {
-    FindingKind.PERMISSION_DENIED: "run it as the user that runs the broker",
+    FindingKind.PERMISSION_DENIED: "run the command as the user that runs the broker",
     FindingKind.DELETED_FILE: "run the same command again",
 }
 Columns = Sequence[str] | Mapping[str, str]

@@ -377,7 +377,7 @@ def _tell_next(
         tell_unknown_encryption(output, done.encryption[Encryption.UNKNOWN])
         if done.plan:
             output.talk(done.plan.sentence)
-        output.talk(_next_of_plan(done.plan, may_write=may_write))
+        output.talk(_next_of_plan(done.plan, may_write=may_write, has_failed=bool(done.errors)))
     elif done.copies_finished:
         tell_finished_copies(output, done.copies_finished)
     elif not info.segments_uploaded and not info.snapshots_written and not info.segments_published:
@@ -386,7 +386,9 @@ def _tell_next(
     tell_in_remote(output, done.verdicts, step_of)
 
 
-def _next_of_plan(plan: TierPlan, *, may_write: bool) -> str:
+def _next_of_plan(plan: TierPlan, *, may_write: bool, has_failed: bool) -> str:
+    if not may_write and has_failed:
+        return "no segment can be tiered before the failures are cured"
     if not may_write:
         return NOTHING_TO_TIER
     if plan.snapshots and not plan.segments:

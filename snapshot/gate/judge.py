@@ -282,7 +282,7 @@ def _encrypted(manifest: str, reason: str) -> str:
 
 def _notes(segment: SegmentFacts) -> Iterator[str]:
     if segment.rebuilt_parts:
-        yield f"the upload rebuilds {' and '.join(segment.rebuilt_parts)}"
+        yield f"{' and '.join(segment.rebuilt_parts)}: the upload rebuilds the index files"
     if segment.index_faults:
         yield f"{'; '.join(segment.index_faults)}: the upload rebuilds the index"
     if segment.has_gaps:

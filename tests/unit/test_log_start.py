@@ -448,5 +448,5 @@ def test_a_plan_that_only_fails_recommends_no_apply(bare: Path, tmp_path: Path) 
     """--apply would end with the same error, because the beginning of the log is nowhere."""
     (tmp_path / "remote").mkdir()
     ran = tiersnap("tier", bare, "--remote", tmp_path / "remote", *NOW, "--log-start", "led-0=0")
-    assert_said(ran, 4, "no whole remote segment of led-0 is there", "nothing to do: no segment can be tiered now")
+    assert_said(ran, 4, "the location has no complete remote segment of led-0", "before the failures are cured")
     assert "nothing was written to remote storage; next:" not in ran.err

@@ -87,7 +87,7 @@ def test_doctor_does_not_know_who_is_forgotten_if_the_log_is_damaged(tmp_path: P
     ran = tiersnap("doctor", at.logs, "--remote", at.remote, *NOW)
     (error,) = json.loads(ran.out)["errors"]
     assert (ran.exit_code, error["hint"]) == (4, f"tiersnap scan {at.logs}")
-    assert error["message"].startswith("churn-0: its snapshot lacks producers")
+    assert error["message"].startswith("churn-0: the snapshot lacks producers")
     assert "BAD_CRC" in error["message"]
 
 

@@ -53,7 +53,9 @@ def test_topic_whose_damage_a_broker_cures_needs_nothing(tmp_path: Path, topic: 
     before = tree(disk)
     for command in ("scan", "doctor", "verify", "repair"):
         assert_said(tiersnap(command, disk, *NOW), 0)
-    assert_said(tiersnap("repair", disk, *NOW, "--replace", "--apply"), 0, "nothing to write: 3 snapshots are right")
+    assert_said(
+        tiersnap("repair", disk, *NOW, "--replace", "--apply"), 0, "nothing to write: 3 existing snapshots are right"
+    )
     assert verdicts(disk) == READY
     assert tree(disk) == before
 

@@ -93,7 +93,7 @@ def test_a_partial_tail_is_reported_with_its_valid_bytes(scan, cut: int) -> None
     rows, end = scan(data)
     assert (len(rows), end.valid_bytes) == (2, THIRD)
     assert (end.finding.finding_kind, end.finding.position) == (FindingKind.TRUNCATED_SEGMENT, THIRD)
-    assert f": {len(data) - THIRD} byte" in end.finding.message
+    assert f"ends after {len(data) - THIRD} byte" in end.finding.message
 
 
 def test_a_closed_segment_that_ends_at_a_batch_is_whole(scan) -> None:
@@ -153,7 +153,7 @@ def test_a_base_offset_that_fell_is_found_where_it_fell_and_one_that_rose_at_the
         assert (end.finding.finding_kind, end.finding.position) == (FindingKind.BAD_OFFSET, THIRD)
     _, end = scan(with_field(SEGMENT, SECOND, (12).to_bytes(8, "big")))
     assert (end.finding.finding_kind, end.finding.position) == (FindingKind.BAD_OFFSET, SECOND)
-    assert "expected at least 13, found 12" in end.finding.message
+    assert "is 12, expected at least 13" in end.finding.message
 
 
 @pytest.mark.parametrize(

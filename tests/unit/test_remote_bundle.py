@@ -229,7 +229,7 @@ def test_a_source_that_grew_shrank_or_went_is_another_file(tmp_path):
     for content in (b"0123456789+", b"012345678"):
         (tmp_path / "log").write_bytes(content)
         for look in (file.check_unchanged, file.read):
-            with pytest.raises(TransientError, match="segment changed"):
+            with pytest.raises(TransientError, match="the file changed after the scan"):
                 look()
     (tmp_path / "log").unlink()
     for look in (file.check_unchanged, file.read):
@@ -243,5 +243,5 @@ def test_a_source_that_may_not_be_read_is_a_matter_of_permissions(tmp_path):
             raise PermissionError(13, "Permission denied", path)
 
     file = SourceFile(Forbidden(), "/log", 1)
-    with pytest.raises(UnfinishedError, match="not readable"):
+    with pytest.raises(UnfinishedError, match="cannot be read"):
         file.read()

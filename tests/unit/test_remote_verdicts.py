@@ -196,7 +196,7 @@ def test_a_run_remembers_that_records_name_a_segment_and_not_that_none_does(tmp_
     ran = runner(now=NOW, records=(absent,))
     assert ran.verdicts == {"UPLOADED": 3, "ACTIVE_SEGMENT": 1}
     assert {row["reason"].partition("; ")[2][:16] for row in ran.readiness if row["verdict"] == "UPLOADED"} == {
-        "records were rea"
+        "no COPY_SEGMENT_"
     }
     ran = runner(now=NOW)
     assert {row["reason"].partition("; ")[2][:16] for row in ran.readiness if row["verdict"] == "UPLOADED"} == {

@@ -43,7 +43,7 @@ def test_put_cluster_id_calls_a_damaged_record_damaged_and_not_another_cluster(t
     store.put_if_absent(keys.cluster(AT), b"{")
     with pytest.raises(CorruptDataError, match=r"cluster\.json: not the name of a cluster") as raised:
         put_cluster_id(store, AT, CLUSTER)
-    assert "move it away" in raised.value.hint
+    assert "move the object away" in raised.value.hint
     store.replace(keys.cluster(AT), f'{{"clusterId": "{CLUSTER}", "version": 1}}'.encode())
     put_cluster_id(store, AT, CLUSTER)
 

@@ -85,7 +85,7 @@ def test_tier_takes_the_facts_of_a_server_properties(properties, log_dir, remote
 def test_repair_takes_the_log_directories_of_a_server_properties(properties, log_dir, wrong):
     file_of(log_dir / "orders-0", 10, ".snapshot").unlink()
     ran = tiersnap("repair", "--server-properties", properties, "--expiration", "none", "--apply")
-    assert_said(ran, 0, f"log directories: {log_dir}: --server-properties", "1 snapshot is in place")
+    assert_said(ran, 0, f"log directories: {log_dir}: --server-properties", "1 snapshot is written")
     assert "remote location" not in ran.err, "it asks none"
     assert file_of(log_dir / "orders-0", 10, ".snapshot").exists()
     assert_said(
@@ -167,7 +167,7 @@ def test_reading_command_goes_on_without_a_location_that_does_not_answer_and_say
     with started_broker(log_dir, properties):
         for command in ("scan", "verify"):
             ran = tiersnap(command, log_dir)
-            assert_said(ran, 2, f"{remote}: the directory does not exist")
+            assert_said(ran, 2, f"{remote}: no such directory")
             assert ran.rows, "the files were read"
 
 

@@ -62,7 +62,7 @@ def place(of: PoisonedTier) -> tuple[str, ...]:
 
 @pytest.mark.parametrize("depth", DEPTHS)
 def test_verify_ends_with_0_at_every_depth_of_a_tier_that_is_right(right: tuple[str, ...], depth: str) -> None:
-    assert_said(checked(*right, depth=depth), 0, "21 of 21 remote segments are sound", "plan: 21 segments of")
+    assert_said(checked(*right, depth=depth), 0, "21 of 21 remote segments are sound", "plan: verify 21 segments of")
 
 
 def test_verify_full_says_matches_of_every_segment_of_a_tier_that_is_right(right: tuple[str, ...]) -> None:
@@ -149,7 +149,7 @@ def test_verify_begins_anew_when_the_first_one_told_nothing(tmp_path: Path, text
 @pytest.mark.parametrize(("sample", "count"), [("3", 3), ("100%", 21), ("99", 21)])
 def test_verify_sample_takes_so_many_segments(right: tuple[str, ...], sample: str, count: int) -> None:
     ran = checked(*right, "--sample", sample)
-    assert_said(ran, 0, f"plan: {count} of 21 segments")
+    assert_said(ran, 0, f"plan: verify {count} of 21 segments")
     assert len(ran.rows) == count
 
 
