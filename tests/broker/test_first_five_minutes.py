@@ -76,7 +76,7 @@ def test_two_commands_lead_from_the_stack_trace_to_a_free_disk(
 
         assert (len(typed), states(broker, TOPIC)["COPY_SEGMENT_FINISHED"]) == (2, 10)
         assert read_all(broker, TOPIC) == records
-        check = first_command(screen, "To check the result")
+        check = first_command(screen, "To check the result, run")
         assert tiersnap(*shlex.split(check)[1:]).exit_code == 0
         failures = broker.log.count(NO_SNAPSHOT)
         write_segments(broker, TOPIC, 3, name="later-")
