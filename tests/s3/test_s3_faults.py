@@ -262,7 +262,7 @@ def test_access_denied_names_the_action_the_key_and_the_grant(proxy, faulty_stor
     with pytest.raises(RemoteStorageError, match=f"the server denied {action}") as raised:
         use(faulty_store)
     assert raised.value.attrs["key"].startswith("some/prefix/")
-    assert raised.value.hint.startswith(f"grant {action} on arn:aws:s3:::{faulty_store.bucket}")
+    assert raised.value.hint.startswith(f"give this user the permission {action} on arn:aws:s3:::{faulty_store.bucket}")
 
 
 def test_an_object_that_may_not_be_deleted_is_reported(proxy, faulty_store):

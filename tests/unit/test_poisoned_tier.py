@@ -161,11 +161,12 @@ def test_scan_and_doctor_say_that_another_place_holds_nothing_of_the_log(churn: 
     _, remote, _, layout = words(churn)
     (tmp_path / "elsewhere").mkdir()
     (other,) = {*LAYOUTS} - {layout}
-    for place in (("--remote", tmp_path / "elsewhere"), ("--remote", remote, "--layout", other)):
+    elsewhere = ("--remote", tmp_path / "elsewhere"), "the log begins in remote storage, but"
+    for place, said in (elsewhere, (("--remote", remote, "--layout", other), "a location has only one layout")):
         for command in (("scan", churn.logs, *NOW), ("doctor", churn.logs)):
             ran = tiersnap(*command, *place)
             assert ran.exit_code == 4
-            assert "the log begins in remote storage, but" in ran.out
+            assert said in ran.out
 
 
 def test_doctor_names_the_place_as_it_was_given(churn: PoisonedTier) -> None:

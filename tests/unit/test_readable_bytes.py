@@ -56,12 +56,6 @@ def test_commands_leave_a_consumer_all_that_it_could_read(first: int, tmp_path: 
         play(seed, tmp_path / str(seed))
 
 
-def test_mend_does_not_publish_the_unfinished_attempt_of_a_broker(tmp_path: Path) -> None:
-    """A random seed found it: the attempt has all objects, and covers the offsets of a damaged segment."""
-    history = play(677792216, tmp_path / "history")
-    assert ("mend", {"put", "records"}) in [(name, changes) for name, _, changes in history.done]
-
-
 @pytest.mark.nightly
 @pytest.mark.parametrize("part", range(20))
 def test_commands_leave_a_consumer_all_in_many_histories(part: int, tmp_path: Path) -> None:

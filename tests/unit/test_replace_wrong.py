@@ -461,6 +461,18 @@ def test_a_segment_that_was_copied_twice_loses_its_second_copy(right):
     assert right.snapshots() == right.expected()
 
 
+def test_a_complete_attempt_that_no_record_finished_does_not_count_as_uploaded(right):
+    """Of a broker that died: the attempt has all objects of the damaged segment, and brokers do not read it."""
+    first = right.records[3]
+    attempt = replace(first, id=replace(first.id, segment_id="AAAAAAAAAAAAAAAAAAAAAA"))
+    copy_objects(right, first, attempt)
+    right.cluster.append(SegmentRecord(replace(attempt, state=STARTED)))
+    damage(right, 3, ".log", flipped)
+    assert told(right.mend(depth=CheckDepth.FULL, log=True)) == [("REPLACE", "MENDED")]
+    assert (right.failures, right.snapshots()) == ([], right.expected())
+    assert set(right.verdicts().values()) <= {"MATCHES", "EXTENDS"}
+
+
 def test_a_topic_that_is_compacted_now_is_refused_before_a_byte_is_sent(poisoned):
     poisoned.cluster.change_settings("churn", {"cleanup.policy": "compact"})
     objects = {info.key for info in poisoned.store.list()}
