@@ -169,7 +169,7 @@ every_boundary_option = click.option(
     "--all",
     "every_boundary",
     is_flag=True,
-    help="Write a snapshot for the end of every segment, not only missing ones.",
+    help="Write the snapshot at the end of each segment, even if the snapshot exists.",
 )
 hung_after_option = click.option(
     "--hung-after",

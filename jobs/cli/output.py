@@ -177,7 +177,7 @@ class Output:
                 self.warn(f"next for {kind}: {step}")
 
     def document(self, result: object, *, errors: Sequence[TiersnapError] = (), command: str | None = None) -> None:
-        """Print one JSON object with the fields of docs/schemas and with masked texts. JSONL prints it on one line.
+        """Print one JSON object with the fields of docs/schemas and masked secrets. JSONL prints it on one line.
 
         Args:
             result: value of the field `result`.

@@ -176,8 +176,8 @@ def report(
     tiersnap report --warehouse s3://lake/tiersnap --by segment --output jsonl
     tiersnap report --warehouse s3://lake/tiersnap --to page
 
-    The verdicts are the newest rows of the table readiness, as the last run wrote them. For the same verdicts, findings
-    and replicas without producers, the exit code is the same as that of `tiersnap scan`.
+    The verdicts are the newest rows of the table readiness, as the last run wrote them. The exit code follows the
+    verdicts, the findings and the replicas without producers, as in `tiersnap scan`.
     """
     import pyarrow as pa
 

@@ -76,5 +76,5 @@ class RunSettings(JobSettings, UploadOptions):
         return None if self.topic is None else re.compile(self.topic)
 
     def as_dict(self) -> dict[str, object]:
-        """Return the settings as plain data for the table `runs`, without passwords and query strings in URIs."""
+        """Return the settings as plain data for the table `runs`. URIs lose their passwords and query strings."""
         return {name: masked_values(value) for name, value in asdict(self).items()}

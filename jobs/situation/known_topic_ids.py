@@ -16,7 +16,7 @@ class KnownTopicIds:
     """The topic ids from --topic-ids, from the cluster, and from `__cluster_metadata` on the broker's disks."""
 
     given: Mapping[str, str]  # the file of --topic-ids: ids by topic name
-    cluster: Cluster | None  # None if no cluster is to be asked
+    cluster: Cluster | None  # None without a cluster
     log_dirs: Sequence[NamedLogDir]
 
     def find(self, topic: str) -> str | None:

@@ -21,7 +21,7 @@ def find_unused(store: ObjectStore, cluster: Cluster) -> list[UnusedTopic]:
     """Return the topics that have segments here and certainly do not exist in the cluster, sorted by name and id.
 
     A topic is left out if one of its `cluster.json` objects names another cluster or cannot be read. The search needs
-    two listings. Each candidate needs one more listing, and a read of each of its `cluster.json` objects.
+    two listings. For each candidate it lists the `cluster.json` objects, and reads them.
     """
     folders = _topic_folders(store)  # list first: a topic with segments then exists when the cluster is asked
     topics = cluster.topics({each.topic for each in folders})

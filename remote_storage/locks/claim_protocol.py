@@ -103,8 +103,8 @@ def may_take_over(held: Claim, attempt: Attempt, age: int, stale_after_ms: int) 
 def reopen(store: ObjectStore, finished: HeldClaim, attempt: Attempt) -> HeldClaim:
     """Claim a finished segment again, because its remote segment lost objects or lacks offsets of the local segment.
 
-    The claim keeps the id of the remote segment, because brokers may know this segment. The segment may contain offsets
-    that no other segment has, because another replica may have rolled at other offsets.
+    The claim keeps the id of the remote segment, because brokers may read this segment. If another replica rolled at
+    other offsets, this segment may be the only one with its offsets.
 
     Raises:
         ObjectChangedError: another attempt changed the claim first.

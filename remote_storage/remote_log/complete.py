@@ -11,8 +11,7 @@ from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.remote_log.remote_segment import RemoteSegment, read_segment
 from tiersnap.remote_storage.remote_log.segment_objects import group, ids_of, list_segments
-
-_PAGE = 1_000  # greatest number of objects in one answer of S3
+from tiersnap.remote_storage.stores.object_store import LIST_PAGE
 
 
 def complete_segments(
@@ -58,7 +57,7 @@ def check_other_layout(location: RemoteLocation, partition: TopicIdPartition, pu
             none of them, brokers do not read the other layout, and no error is raised. Empty without records.
     """
     other = location.in_other_layout
-    page = islice(location.store.list(keys.partition_segments(partition, local=other.is_local)), _PAGE)
+    page = islice(location.store.list(keys.partition_segments(partition, local=other.is_local)), LIST_PAGE)
     listed = group(page, local=other.is_local).get(partition, ())
     complete = ids_of(each for each in listed if not each.missing)
     if not complete:

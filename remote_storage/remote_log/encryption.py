@@ -16,12 +16,11 @@ from tiersnap.remote_storage.layouts import keys, rsm_manifest
 from tiersnap.remote_storage.layouts.keys import CLAIMS, LOCAL_TIERED_STORAGE, SNAPSHOTS, KeyKind
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.remote_log.remote_inventory import RemoteInventory
-from tiersnap.remote_storage.stores.object_store import ObjectInfo, ObjectStore
+from tiersnap.remote_storage.stores.object_store import LIST_PAGE, ObjectInfo, ObjectStore
 from tiersnap.remote_storage.stores.small_object import MANIFEST_BYTES, read_decoded
 from tiersnap.snapshot.errors import CorruptDataError
 from tiersnap.snapshot.replay.remote_listing import Encryption
 
-_LISTED = 1000  # objects: one page of a listing
 _READ = 4  # the newest manifests among the listed objects
 _NO_SEGMENTS = (CLAIMS, SNAPSHOTS, LOCAL_TIERED_STORAGE)
 
@@ -84,7 +83,7 @@ def shown_by_partition(found: RemoteInventory) -> Shown:
 def shown_by_topic(store: ObjectStore, topic: str) -> Shown:
     """Return the encryption that the newest manifests of a topic show: at most four from one page of its listing."""
     listed = []
-    for info in islice(store.list(keys.topic(topic)), _LISTED):
+    for info in islice(store.list(keys.topic(topic)), LIST_PAGE):
         key = keys.recognise(info.key)
         if key is not None and key.partition.topic == topic:
             listed.append(info)
@@ -93,7 +92,7 @@ def shown_by_topic(store: ObjectStore, topic: str) -> Shown:
 
 def shown_by_store(store: ObjectStore) -> Shown:
     """Return the encryption that the newest manifests of a store show: at most four from its first 1,000 objects."""
-    return _shown_by(store, islice(_beside_ours(store), _LISTED))
+    return _shown_by(store, islice(_beside_ours(store), LIST_PAGE))
 
 
 def _beside_ours(store: ObjectStore) -> Iterator[ObjectInfo]:

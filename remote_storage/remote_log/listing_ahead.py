@@ -20,10 +20,9 @@ from dataclasses import dataclass
 from tiersnap.remote_storage.layouts import keys
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
-from tiersnap.remote_storage.stores.object_store import ObjectInfo, ObjectStore
+from tiersnap.remote_storage.stores.object_store import LIST_PAGE, ObjectInfo, ObjectStore
 
 _FEW = 4  # partitions of a topic that are listed one by one
-_PAGE = 1000  # most keys in the answer to a request
 _KEYS_OF_A_REQUEST = 100  # keys of a page that cost about as much CPU as a request
 
 
@@ -92,12 +91,12 @@ class _Topic:
 
 @dataclass
 class _Pages:
-    """A listing of one folder that is read on as far as it is needed."""
+    """A listing of one folder, which reads a further page only if a caller needs its keys."""
 
     store: ObjectStore
     folder: str
     fresh_seconds: float
-    _spare: int = 2 * _PAGE  # keys of no use that may still be read; each partition adds some
+    _spare: int = 2 * LIST_PAGE  # keys of no use that may still be read; each partition adds some
     _rest: Iterator[ObjectInfo] | None = None  # None before the listing begins, and after it failed
     _next: ObjectInfo | None = None  # the first object that was not returned; None at the end
     _after: str = ""  # the last prefix
@@ -123,7 +122,7 @@ class _Pages:
 
     def _begin(self, prefix: str) -> None:
         """Begin the listing anew at `prefix`, unless another page of other keys is too expensive."""
-        self._spare -= _PAGE
+        self._spare -= LIST_PAGE
         if self._spare < 0:
             return
         self._began = time.monotonic()

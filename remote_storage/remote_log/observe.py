@@ -60,7 +60,7 @@ class Observe:
     wrong: Collection[str] = ()  # ids of complete segments that count as missing
     of_brokers: Collection[str] | None = None  # ids of the brokers' segments that count; None if all count
     ask_log_start: AskLogStart | None = None  # asks the cluster for a log start; None without a cluster
-    # Lists whole topics, for a caller that asks for many partitions; None lists each partition alone.
+    # Serves neighbouring partitions from one listing of their topic. Without it, each partition is listed alone.
     ahead: ListingAhead | None = field(default=None, compare=False, repr=False)
     _known: dict[TopicIdPartition, KnownManifests] = field(default_factory=dict, compare=False, repr=False)
     # The claims that the last listing read, by segment id.
@@ -87,11 +87,18 @@ class Observe:
         if keys is not None:
             with suppress(CorruptDataError, RemoteStorageError):
                 listed = self._inventory(partition, keys)
-                if _is_settled(partition, listed):
+                if _is_settled(listed):
                     listing = self._listing(partition, filesystem, listed)
                     if _needs_nothing(partition, listing):
                         return listing
-        return self._listing(partition, filesystem, self._inventory(partition))
+        listed = self._inventory(partition)
+        if _closed(partition) and not listed.has_complete:
+            records = self._records_of(partition)
+            check_other_layout(self.location, listed.partition, ids_of(() if records is None else records.published))
+        return self._listing(partition, filesystem, listed)
+
+    def _records_of(self, partition: Partition) -> PartitionRecords | None:
+        return records_of(self.records, partition.topic, partition.partition, partition.topic_id)
 
     def _inventory(self, partition: Partition, listed: PartitionKeys | None = None) -> RemoteInventory:
         name, local_start = name_of(partition), partition.segments[0].base_offset
@@ -111,9 +118,7 @@ class Observe:
 
     def _listing(self, partition: Partition, filesystem: FileSystem | None, listed: RemoteInventory) -> RemoteListing:
         name, local_start = name_of(partition), partition.segments[0].base_offset
-        records = records_of(self.records, partition.topic, partition.partition, partition.topic_id)
-        if _closed(partition) and not listed.has_complete:
-            check_other_layout(self.location, name, ids_of(() if records is None else records.published))
+        records = self._records_of(partition)
         found = listed.counted(self.wrong, self.of_brokers)
         if filesystem is not None:
             check_same_log(self.location, found.segments, filesystem, partition)
@@ -167,14 +172,12 @@ def _needs_nothing(partition: Partition, listing: RemoteListing) -> bool:
     return is_finished and all(base in tiered for base, _ in _closed(partition))
 
 
-def _is_settled(partition: Partition, listed: RemoteInventory) -> bool:
+def _is_settled(listed: RemoteInventory) -> bool:
     """Return whether no segment is incomplete, no claim is damaged, and each segment of ours has its claim.
 
     The claim is missing if the claims were listed before the upload, and the segments after it.
     """
     if listed.leftovers or listed.problems:
-        return False
-    if _closed(partition) and not listed.has_complete:
         return False
     return all(each.is_brokers or each.claimed_as in listed.claimed for each in listed.segments)
 

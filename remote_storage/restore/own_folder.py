@@ -36,8 +36,8 @@ class OwnFolder:
         """Open the folder at `path`, which must be a directory and no symlink.
 
         Args:
-            like: a file beside the folder. New files get its mode. They get the owner of the parent directory; if that
-                is root, as on some mounted disks, they get the owner of `like`.
+            like: a file beside the folder. New files get the mode of this file, and the owner of the parent directory.
+                If that owner is root, as on some mounted disks, they get the owner of `like`.
 
         Raises:
             OSError: the folder cannot be opened.

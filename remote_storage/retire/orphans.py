@@ -61,7 +61,7 @@ def judge_attempts(
     """Yield the orphans among the copy attempts of a partition.
 
     Args:
-        claims: claims, by the segment id of each of their attempts.
+        claims: the claim of each attempt, by segment id.
         others: the remaining segments, which must contain the offsets of a removed attempt.
     """
     known = others.known

@@ -83,7 +83,7 @@ def unfinished(store: ObjectStore, aged: Aged, cluster_id: str, is_wanted: Calla
 def _of_segment(store: ObjectStore, each: UploadOfSegment, cluster_id: str) -> Orphan:
     action, reason = Fate.REMOVE, "a killed copy attempt left the upload"
     if each.claim is None:
-        action, reason = Fate.LEAVE, "no claim of tiersnap names this upload"
+        action, reason = Fate.LEAVE, "tiersnap has no claim for this upload"
     elif (theirs := _cluster_id(store, each)) not in (None, cluster_id):
         action, reason = Fate.REFUSE, f"the upload comes from the cluster {theirs}, but this cluster is {cluster_id}"
     return Orphan(

@@ -25,6 +25,8 @@ from tiersnap.remote_storage.stores.requests import NO_DEADLINE, Deadline
 from tiersnap.snapshot.errors import CorruptDataError, ObjectExistsError, TransientError
 from tiersnap.snapshot.units import count_of
 
+LIST_PAGE = 1_000  # greatest number of objects in one answer to a list request of S3
+
 
 class PutOutcome(StrEnum):
     """The outcome of a call that writes an object.

@@ -52,7 +52,7 @@ class Freeing:
         )
 
     def plan(self, readiness: Iterable[Readiness], plan: PublishPlan | None, planned: Collection[int] = ()) -> None:
-        """Set the counts and `end` from the uploaded segments and their publication plan.
+        """Set `tier`, `publish`, `end` and `reason` of this partition, after the upload or its plan.
 
         Args:
             readiness: the readiness of the partition's segments.

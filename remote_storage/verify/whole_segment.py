@@ -380,7 +380,7 @@ def _of_faults(faults: Sequence[str]) -> ReasonedVerdict:
 def _by_itself(copy: RemoteSegment, entries: np.ndarray) -> ReasonedVerdict:
     """Return the verdict of a snapshot that cannot be compared with any source.
 
-    The offsets of its producers must be below the end of its segment.
+    The snapshot may only contain offsets below the end of the segment.
     """
     reached = int(max(entries[name].max(initial=-1) for name in ("last_offset", "current_txn_first_offset")))
     if reached >= copy.end_offset:

@@ -79,7 +79,8 @@ def judge(
     held_back = _HeldBack(coverage, broker, beyond_broker, mends_indexes, expiry.now, size, unread)
     for examined in known:
         segment = examined.facts
-        found = _in_remote(partition, segment, coverage)
+        base, end = segment.base_offset, segment.next_base_offset
+        found = judge_by_remote(base, end, partition.log_start_offset, coverage)
         if found is None:
             found = _local(partition, examined, blocked_by, expiry, encrypted_by, unread)
         verdict, reason = found
@@ -140,31 +141,28 @@ class _HeldBack:
         return Verdict.LEFT_TO_BROKER, why
 
 
-def _in_remote(
-    partition: PartitionFacts, segment: SegmentFacts, coverage: RemoteCoverage
-) -> tuple[Verdict, str] | None:
-    base, end = segment.base_offset, segment.next_base_offset
-    if end is not None and coverage.has_segment(base, end, partition.log_start_offset):
-        return judge_remote(max(base, partition.log_start_offset), end, coverage)
+def judge_by_remote(base: int, end: int | None, log_start: int, coverage: RemoteCoverage) -> tuple[Verdict, str] | None:
+    """Return (verdict, reason) if remote storage decides the verdict of a local segment, else None.
+
+    Args:
+        base: base offset of the segment.
+        end: exclusive end offset; None for the active segment.
+        log_start: log start offset of the partition.
+    """
+    if end is not None and coverage.has_segment(base, end, log_start):
+        return judge_remote(max(base, log_start), end, coverage)
     if base in coverage.in_flight:
         return Verdict.COPY_IN_FLIGHT, "another copy attempt is uploading the segment now"
-    if not _is_below(segment, coverage):
+    if end is None or end > coverage.highest:
         return None
-    if overlap(coverage.lost, base, end or 0):
+    if overlap(coverage.lost, base, end):
         return Verdict.GAP_IN_REMOTE, "records name the remote segment, but some of its objects are missing"
-    if _is_to_finish(segment, coverage):
+    if coverage.is_unfinished(base, end):
         return None
     return Verdict.GAP_IN_REMOTE, (
         f"remote storage ends at offset {coverage.highest} but lacks a part of this segment: remote retention "
         "deleted it, or it was lost; brokers do not upload the segment again"
     )
-
-
-def is_gap(start: int, end: int, coverage: RemoteCoverage) -> bool:
-    """Return whether [start, exclusive end), which `coverage` does not cover, gets the verdict GAP_IN_REMOTE."""
-    if end > coverage.highest or start in coverage.in_flight:
-        return False
-    return overlap(coverage.lost, start, end) or not coverage.is_unfinished(start, end)
 
 
 def judge_remote(start: int, end: int, coverage: RemoteCoverage) -> tuple[Verdict, str]:

@@ -20,8 +20,8 @@ from dataclasses import dataclass, field
 from tiersnap.snapshot.errors import CorruptCheckpointError
 from tiersnap.snapshot.formats import meta_properties
 from tiersnap.snapshot.formats.meta_properties import META_PROPERTIES, MetaProperties
-from tiersnap.snapshot.gate.judge import is_gap, judge_remote
-from tiersnap.snapshot.gate.verdict import RANK, Verdict
+from tiersnap.snapshot.gate.judge import judge_by_remote
+from tiersnap.snapshot.gate.verdict import IN_REMOTE_STORAGE, RANK, Verdict
 from tiersnap.snapshot.host.waiting import WaitingPartition
 from tiersnap.snapshot.log.coverage import NOTHING_REMOTE, RemoteCoverage
 from tiersnap.snapshot.log.file_system import FileSystem
@@ -84,11 +84,11 @@ class SegmentCounts:
             end = segment.next_base_offset
             if end is None:
                 continue
-            if _has(tiered, partition, segment):
-                start = max(segment.base_offset, partition.log_start_offset)
-                self.in_remote[judge_remote(start, end, tiered)[0]] += 1
-            elif is_gap(segment.base_offset, end, tiered):
-                blocked.append(Verdict.GAP_IN_REMOTE)
+            by_remote, _ = judge_by_remote(segment.base_offset, end, partition.log_start_offset, tiered) or (None, "")
+            if by_remote in IN_REMOTE_STORAGE:
+                self.in_remote[by_remote] += 1
+            elif by_remote is Verdict.GAP_IN_REMOTE:
+                blocked.append(by_remote)
             elif verdict := _verdict(partition, segment, is_located=is_located):
                 blocked.append(verdict)
             if blocked:

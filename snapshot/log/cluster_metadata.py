@@ -1,7 +1,7 @@
 """Read topic ids from the metadata log of a KRaft cluster, `__cluster_metadata-0`, which every broker replicates.
 
-    <20 digits>-<10 digits>.checkpoint   the state up to an offset (exclusive) and epoch, as batches of records
-    <20 digits>.log                      the records, with their base offset
+    <end offset>-<epoch>.checkpoint   the state below the end offset, as batches of records; 20 and 10 digits
+    <base offset>.log                 the records from the base offset on; 20 digits
 
 The folder is in metadata.log.dir, or in the first entry of log.dirs. Follows org.apache.kafka.snapshot.Snapshots.
 """

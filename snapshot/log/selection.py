@@ -1,7 +1,7 @@
 """Select the partitions of log directories for a command, and find topics that are never tiered.
 
-As in kafka.log.UnifiedLog.remoteLogEnabled, internal topics, the metadata topics of remote storage and of the cluster,
-and topics with `compact` in their cleanup.policy are never tiered. If the policy is unknown, the log cleaner's
+Brokers never tier internal topics, the metadata topics of remote storage and of the cluster, and topics with `compact`
+in their cleanup.policy (kafka.log.UnifiedLog.remoteLogEnabled). If the policy is unknown, the log cleaner's
 checkpoint decides. A gap inside a segment proves no compaction, because the policy may have changed since.
 """
 

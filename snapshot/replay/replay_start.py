@@ -36,10 +36,10 @@ from tiersnap.snapshot.replay.remote_listing import ClaimedStart, ListedCopy, Re
 
 @dataclass(frozen=True, slots=True)
 class StartState:
-    """A state from which a replay starts: the deltas of all known batches below `offset`."""
+    """The producer state at `offset`, from which a replay starts."""
 
     offset: int
-    deltas: np.ndarray
+    deltas: np.ndarray  # DELTA_DTYPE, of the batches below `offset`
     # `deltas` may lack batches below this offset; 0 if it lacks none. If it is above the log's first offset, it is the
     # start of a scan window.
     history_from: int

@@ -104,7 +104,7 @@ class FoldSegment(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WindowDecode:
-    """The decoded batches of one segment, or of a part of it, during a replay with a scan window."""
+    """The decoded batches of one segment, for a replay with `--scan window`. They may be only a part of the segment."""
 
     base_offset: int
     log_end: int  # exclusive end offset of the segment's batches

@@ -44,7 +44,7 @@ TABLES: dict[str, pa.Schema] = {
     "readiness": with_comment(STORED_VERDICTS, "Verdicts on segments. A verdict is valid until the segment's next row"),
     "remote_log_segments": with_comment(
         REMOTE_LOG_SEGMENTS,
-        "KIP-405 states of remote segments: those that tiersnap uploaded, and those that runs found",
+        "KIP-405 states of the remote segments that tiersnap uploaded or that a run found",
     ),
     "runs": with_comment(RUNS, "Runs that changed something: version, settings and counts"),
     "record_batches": with_comment(RECORD_BATCHES_TABLE, "Headers of record batches, written by tiersnap decode"),

@@ -316,7 +316,7 @@ def _refuse_options_of_the_other(ctx: click.Context, *, is_risk: bool) -> None:
 
 
 def _first_typed(ctx: click.Context, names: Container[str]) -> str | None:
-    """Return the first option on the command line whose parameter is in `names`; None if there is no such option."""
+    """Return the first option on the command line whose parameter is in `names`; None without one."""
     for param in ctx.command.params:
         name = str(param.name)
         if name in names and opt.is_typed(ctx, name):

@@ -197,7 +197,7 @@ class CheckTally:
 
 @dataclass(frozen=True)
 class TierVerification:
-    """The verification of remote segments on this host.
+    """The verification of remote segments, run on this host.
 
     Attributes:
         view: the remote location.

@@ -37,7 +37,7 @@ def _is_there() -> Column:
 
 
 def _is_whole() -> Column:
-    """Return a condition: the finding is valid only in a log without holes, because a hole may have had a marker."""
+    """Return the condition that the log has no hole. A hole may have contained a marker, so it proves no finding."""
     return F.col("kind") == str(AuditKind.EPOCH_RAISED_IN_TRANSACTION)
 
 

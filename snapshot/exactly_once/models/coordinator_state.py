@@ -191,7 +191,7 @@ def check_request(
 ) -> Answer | None:
     """Return the answer if the request alone decides it, else None.
 
-    The answer NONE is for a producer without a transactional id. Such a producer gets a new producer id with epoch 0.
+    A producer without a transactional id gets Answer.NONE (no error), and a new producer id with epoch 0.
 
     Args:
         max_timeout_ms: transaction.max.timeout.ms.
