@@ -152,7 +152,7 @@ class LocationVerdict:
             UnprovenPlaceError: no evidence proves the location.
         """
         if is_read_back_planned and self.is_open:
-            said = f"{self.sentence}; with --apply, a broker reads a test record to prove the location"
+            said = f"{self.sentence}; --apply lets brokers read a record back, which decides"
             return PlaceProof(EvidenceKind.READ_BACK_PLANNED, said)
         self.refuse_contradiction()
         if self.decided_by is not None:
