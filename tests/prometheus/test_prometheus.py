@@ -139,7 +139,7 @@ def test_prometheus_takes_the_rules_and_none_of_them_fails(prometheus: str) -> N
         "TiersnapNoRecentSuccess": ("ok", "inactive"),
         "TiersnapBlockedBytesGrow": ("ok", "inactive"),
         "TiersnapNotPublished": ("ok", "inactive"),
-        "TiersnapForgottenProducers": ("ok", "inactive"),
+        "TiersnapLostProducers": ("ok", "inactive"),
         "TiersnapUnfinishedUploads": ("ok", "inactive"),
         "TiersnapHungCopy": ("ok", "inactive"),
     }
