@@ -49,7 +49,7 @@ def test_tier_leaves_to_a_copy_task_that_works_what_it_takes_once_copying_is_off
         remote = ("--remote", str(tiered.directory), "--layout", tiered.layout)
         asked = ("--bootstrap-server", broker.bootstrap)
         scan = tiersnap("scan", disks.log_dir, *remote, *asked, "--topic", TOPIC, "--segments")
-        assert_said(scan, 0, f"brokers copy {CLOSED - 1} segments by themselves")
+        assert_said(scan, 0, f"brokers upload {CLOSED - 1} segments by themselves")
         assert [row["verdict"] for row in scan.rows] == [
             *("TIERED", *["LEFT_TO_BROKER"] * (CLOSED - 1), "ACTIVE_SEGMENT"),
         ]

@@ -161,7 +161,7 @@ def test_a_log_whose_first_segments_are_nowhere_is_refused(site, publish):
     code, row, said = publish(remote, "--apply")
 
     assert (code, row["refused"]) == (4, "SegmentHoleError")
-    assert "remote storage ends at 0" in said
+    assert "remote storage ends at offset 0" in said
 
 
 def test_a_topic_of_another_id_or_name_is_refused(site, publish):
