@@ -204,7 +204,7 @@ def _with_example(error: click.ClickException) -> click.ClickException:
 
 
 def _format_of(argv: list[str]) -> Format:
-    """Return the value of --output in `argv`, else of TIERSNAP_OUTPUT, else TABLE. click could not parse `argv`."""
+    """Return --output in `argv`, else TIERSNAP_OUTPUT, else TABLE, even if click cannot parse `argv`."""
     found = os.environ.get(variable_of("output"), "")
     for word, following in pairwise([*argv, ""]):
         option, _, value = word.partition("=")

@@ -75,7 +75,7 @@ class BackfilledCluster:
         """Return the words after `tiersnap run`.
 
         Args:
-            until: tier only segments whose largest timestamp is before this time; None tiers all.
+            until: tier only segments whose largest timestamp is before this time; None for all segments.
         """
         words = []
         for source in self.sources:

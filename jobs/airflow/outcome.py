@@ -7,7 +7,7 @@
      "waiting_segments", "waiting_bytes",
      "blocked": [{"verdict", "partitions", "segments", "bytes", "next_step"}]}              largest first, at most 20
 
-Bytes are those of `.log` files. Keys follow snapshot.report.model.
+Bytes count `.log` files only. The keys are the names of fields in snapshot.report.model.
 """
 
 from __future__ import annotations
@@ -143,5 +143,5 @@ def ending_of(code: int) -> Ending:
 
 
 def is_over(since: datetime, now: datetime, wait_at_most: timedelta) -> bool:
-    """Return whether a task that waits since `since` has reached `wait_at_most`."""
+    """Return whether at least `wait_at_most` has passed between `since` and `now`."""
     return now - since >= wait_at_most

@@ -41,7 +41,7 @@ DELTA = "io.delta:delta-spark_4.2_2.13:4.4.0"
 
 
 class TiersnapSubmitOperator(SparkSubmitOperator):
-    """Submits a Python file in the folder JOBS. If the driver's exit code is 3, the task waits like a sensor.
+    """Submits a Python file of the package `jobs`. If the driver's exit code is 3, the task waits like a sensor.
 
     Args:
         poke_interval: time until the task submits the file again.
@@ -124,7 +124,11 @@ class RunOperator(TiersnapSubmitOperator):
         self.cluster, self.report = cluster, report
 
     def execute(self, context: Context) -> ClusterOutcome:
-        """Submit the job, and return the outcome from the report. AirflowFailException if the run wrote no report."""
+        """Submit the job, and return the outcome from the report.
+
+        Raises:
+            AirflowFailException: the run wrote no report. `submit` lists the other errors.
+        """
         report = Path(self.report)
         before = run_id(report)
         code = self.submit(context)

@@ -1,4 +1,4 @@
-"""The decorator `command` makes a function a click command, and declares its output types. HelpPage writes its help.
+"""The decorator `command` turns a function into a click command with output types. HelpPage writes the help pages.
 
     @command(VerifiedSnapshot, summary=VerifySummary)
     @log_dirs_argument()
@@ -117,7 +117,7 @@ class Prints:
 
 
 class Command(HelpPage):
-    """A command with declared output types. Values that contain a password are a usage error."""
+    """A command with declared output types. If the value of a parameter contains a password, it raises UsageError."""
 
     prints: Prints | None = None
 
@@ -133,9 +133,9 @@ class Group(HelpPage, click.Group):
 
 
 def _sets(name: str, kind: Callable[[str], object]) -> Callable[[click.Context, click.Parameter, str], None]:
-    """Return an option callback that calls `kind` with the value, and stores the result in the field `name` of Output.
+    """Return an option callback that calls `kind` with the value, and stores the result in Output.
 
-    If the option is not given, the callback changes nothing.
+    `name` is the name of the field. If the option is not given, the callback changes nothing.
     """
 
     def set_field(ctx: click.Context, _: click.Parameter, value: str) -> None:

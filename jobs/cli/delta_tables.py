@@ -62,7 +62,7 @@ def read_table(warehouse: str, name: str, columns: list[str], kinds: list[str] |
         warehouse: folder or URI of the warehouse.
         name: name of the table.
         columns: names of the columns.
-        kinds: return only rows with one of these values in the column `kind`; None returns all rows.
+        kinds: return only rows with one of these values in the column `kind`; None for all rows.
 
     Raises:
         MissingExtraError: deltalake is not installed.
@@ -230,14 +230,14 @@ def failover(warehouse: str) -> Failover:
 
 
 def audit(warehouse: str) -> Audit | None:
-    """Return the findings that `tiersnap audit --to` wrote (see `audit_of_tables`); None if no audit wrote here."""
+    """Return the findings that `tiersnap audit --to` wrote (`audit_of_tables`); None if the warehouse has no audit."""
     findings = read_table(warehouse, "audit_findings", list(AUDIT_COLUMNS))
     audits = read_table(warehouse, "audits", list(AUDITS_COLUMNS))
     return audit_of_tables(findings, audits) if findings.num_rows or audits.num_rows else None
 
 
 def remote_checks(warehouse: str) -> dict[Key, RemoteChecked]:
-    """Return the results of `tiersnap verify --warehouse` by partition: how much of the remote log it verified."""
+    """Return, by partition, how much of the remote log `tiersnap verify --warehouse` verified."""
     return remote_checked(CHECKS.read(read_table(warehouse, "remote_checks", list(CHECKS.names)).to_batches()))
 
 

@@ -17,7 +17,7 @@ def shown(text: str) -> str:
 
 
 def shortened(text: str) -> str:
-    """Return a text for a message, cut to 80 characters."""
+    """Return the first 80 characters of a text, for a message."""
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
 
 

@@ -52,7 +52,7 @@ def _raise_again(dropped: UnraisableHookArgs) -> None:
 def interruption_of(error: BaseException | None) -> KeyboardInterrupt | None:
     """Return the interrupt that caused an error; None for any other cause.
 
-    Such errors come from py4j: an interrupt closes its connection to Java, and the next call over it fails.
+    An interrupt closes py4j's connection to Java, and the next call over this connection fails with another error.
     """
     while error is not None:
         if isinstance(error, KeyboardInterrupt):
@@ -62,5 +62,5 @@ def interruption_of(error: BaseException | None) -> KeyboardInterrupt | None:
 
 
 def is_no_interrupt(record: logging.LogRecord) -> bool:
-    """Return False for a log record with the traceback of an interrupt; py4j logs these as errors."""
+    """Return False for a log record with the traceback of an interrupt; py4j logs interrupts as errors."""
     return not record.exc_info or interruption_of(record.exc_info[1]) is None

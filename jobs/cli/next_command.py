@@ -34,7 +34,7 @@ _NOT_GIVEN = (None, ParameterSource.DEFAULT, ParameterSource.DEFAULT_MAP)
 
 
 def kept_options(ctx: click.Context) -> dict[str, tuple[str, ...]]:
-    """For each command in NAMED, return the options that the user gave, as words. Skip options that the command lacks.
+    """Return, for each command in NAMED, the words of the user's options that the named command has too.
 
     Options that a settings file set are left out, because the next command reads the same file. The options of the
     remote location (_LOCATION) are returned even if a settings file set them. Secrets are masked.
@@ -105,7 +105,7 @@ def _values_of(value: object) -> tuple[object, ...]:
 
 
 def _is_written(option: click.Option, value: object) -> bool:
-    """Return whether a user can type the value. For None, the option's type needs a method `text`.
+    """Return whether a user can type the value. A user can type None if the option's type has a method `text`.
 
     For example, DURATION writes None as `none`.
     """
@@ -148,15 +148,15 @@ def _arguments(ctx: click.Context) -> Iterator[str]:
 
 
 def host_place(log_dirs: Sequence[str], situation: Situation) -> Place:
-    """Return the Place of the next steps for a command that uploads segments, such as `tier`.
+    """Return the Place that fills the holes in the next steps of a command that uploads segments, such as `tier`.
 
-    The next step that uploads is the running command.
+    The step that uploads segments repeats the running command.
     """
     return situation_place(log_dirs, situation, tier=shlex.split(again(without={"apply"}))[1:])
 
 
 def situation_place(log_dirs: Sequence[str], situation: Situation, *, tier: Sequence[str | Hole] = ()) -> Place:
-    """Return the Place of the running command's next steps, with the remote location and cluster of the situation.
+    """Return the Place that fills the holes in the running command's next steps, from the facts of the situation.
 
     Args:
         log_dirs: log directories of the command.
@@ -178,13 +178,13 @@ def command_place(
     cluster: Sequence[str] = (),
     tier: Sequence[str | Hole] = (),
 ) -> Place:
-    """Return the Place of the running command's next steps. It has the value of each Hole in their command lines.
+    """Return the Place that fills the holes in the running command's next steps.
 
     Args:
         log_dirs: log directories of the command.
-        location: URI and options of the remote location (RemoteView.words); None takes the options the user gave.
+        location: URI and options of the remote location (RemoteView.words); None for the options that the user gave.
         cluster: options of the cluster; used only if the user did not give --bootstrap-server.
-        tier: words of the next step that uploads. [default: `tier` with the log directories and --remote]
+        tier: words of the step that uploads segments. [default: `tier` with the log directories and --remote]
     """
     from tiersnap.snapshot.gate.printed_steps import Place
     from tiersnap.snapshot.gate.step_template import Hole

@@ -67,7 +67,7 @@ class Parsed(click.ParamType[T]):
 
 
 def clock(ctx: click.Context | None = None) -> int:
-    """Return the time of the command's start in epoch ms. Only the first call of a command reads the clock."""
+    """Return the current time in epoch ms. While a command runs, all calls return the time of the first call."""
     ctx = ctx or click.get_current_context(silent=True)
     if ctx is None:
         return time.time_ns() // 1_000_000
@@ -218,7 +218,7 @@ PLACE = Parsed("text", _place)
 
 
 class LocalPath(click.Path):
-    """A path of the local disk. A URI is a usage error, because it would create a folder named after its scheme."""
+    """A path on the local disk. A URI is a usage error, because as a path it would create a folder such as `s3:`."""
 
     def __init__(self, *, file_okay: bool = True, dir_okay: bool = True) -> None:
         super().__init__(file_okay=file_okay, dir_okay=dir_okay, path_type=Path)
@@ -237,7 +237,7 @@ class LocalPath(click.Path):
 
 
 class Word(click.ParamType[str]):
-    """A word of the command line. Commas separate the words in the variable TIERSNAP_SOURCE, as in log.dirs."""
+    """The type of LOGDIR: any word. In the variable TIERSNAP_SOURCE, commas separate the words, as in log.dirs."""
 
     name = "text"
     envvar_list_splitter = ","

@@ -203,7 +203,11 @@ def rate_option(meant: str) -> Option:
 
 
 def expiry(expiration: int | None, as_of: int | None, broker_expiry: BrokerExpiry) -> Expiry:
-    """Return the rule of --expiration (ms) and --as-of (epoch ms). Raise UsageError as `Expiry.checked` does."""
+    """Return the expiration rules of --expiration (ms) and --as-of (epoch ms).
+
+    Raises:
+        UsageError: see `Expiry.checked`.
+    """
     from tiersnap.snapshot.replay.expiry import Expiry
 
     return Expiry(expiration, broker_expiry.now, as_of).checked(broker_expiry.expiration)
@@ -338,7 +342,7 @@ class CopyTaskSource:
 
     Attributes:
         cluster: the cluster to ask. If it is None, tiersnap judges by the time since a broker's last upload.
-        left_for: ms after a broker's last upload. In this time tiersnap skips the partition; None skips no partition.
+        left_for: ms for which tiersnap skips a partition after a broker's last upload; None to skip no partition.
     """
 
     cluster: Cluster | None
@@ -367,7 +371,7 @@ class CopyTaskSource:
         return partial(log_start_of, self.cluster)
 
     def located(self, partitions: Iterator[tuple[NamedLogDir, Partition]]) -> Iterator[tuple[NamedLogDir, Partition]]:
-        """Yield the partitions. If a checkpoint may be outdated, use the leader's log start offset.
+        """Yield the partitions. If a checkpoint may be outdated, take the leader's log start offset.
 
         For the rule see `remote_storage.cluster.log_starts`. Without a cluster, yield the partitions unchanged.
         """

@@ -177,7 +177,7 @@ class Output:
                 self.warn(f"next for {kind}: {step}")
 
     def document(self, result: object, *, errors: Sequence[TiersnapError] = (), command: str | None = None) -> None:
-        """Print one JSON object with the fields of docs/schemas and masked secrets. JSONL prints it on one line.
+        """Print one JSON object with the fields of docs/schemas, and mask secrets. In JSONL the object is one line.
 
         Args:
             result: value of the field `result`.
@@ -296,14 +296,14 @@ def plain(value: object) -> Any:  # noqa: ANN401 - what JSON takes
 
 
 def _plain_members(made: object) -> dict[str, Any]:
-    """Return the members of a summary that are not UNSET, as numbers and masked texts."""
+    """Return a summary's members as numbers and masked texts. Leave out members that are UNSET."""
     found = plain({name: each for name, each in members(made).items() if each is not msgspec.UNSET})
     masked_members: Any = masked_values(found)
     return dict(masked_members)
 
 
 def cell(value: object) -> str:
-    """Return the text of a table cell: "" for None, and counts by name as `4 MISSING, 3 MATCHES`."""
+    """Return the escaped text of a table cell, such as `4 MISSING, 3 MATCHES`; see `in_words`."""
     return escaped(in_words(value))
 
 

@@ -33,7 +33,7 @@ class ProofRequest:
     """The options for the proof of a remote location.
 
     Attributes:
-        prove: the flag --prove: create a topic, and let the brokers read a record of it back from the location.
+        prove: the flag --prove: create a topic, and let the brokers read one of its records back from the location.
         unproven: the flag --unproven: continue without evidence that brokers read the location.
     """
 
@@ -41,7 +41,7 @@ class ProofRequest:
     unproven: bool = False
 
     def prover(self, situation: Situation, store: ObjectStore, talk: Talk, *, apply: bool) -> ProvePlace:
-        """Return the ProvePlace that collects evidence for locations in `store` from the brokers of the situation.
+        """Return the ProvePlace that collects evidence whether the situation's brokers read a location in `store`.
 
         Raises:
             MetadataTopicAbsentError: the cluster has no topic `__remote_log_metadata`.

@@ -131,9 +131,9 @@ class Runbook:
 
 
 def _quotes(text: str, word: str) -> bool:
-    """Return whether `word` contains a quotation of `text`.
+    """Return whether `word` contains one of the phrases that `text` quotes.
 
-    In the quotation, `…` matches any text, and a number matches any number.
+    In such a phrase, `…` matches any text, and a number matches any number.
     """
     for code, said in _QUOTED.findall(text):
         phrase = code or said
@@ -157,7 +157,7 @@ def plain(text: str) -> str:
 
 
 def anchor_of(title: str) -> str:
-    """Return the anchor of a heading, which links in Markdown use: `exit-codes` for `Exit codes`."""
+    """Return the anchor that Markdown links to a heading use: `exit-codes` for `Exit codes`."""
     return re.sub(r"[^\w\- ]", "", title).lower().replace(" ", "-")
 
 

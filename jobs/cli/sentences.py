@@ -105,7 +105,7 @@ def tell_mended(output: Output, count: int) -> None:
 
 
 def tell_finished_copies(output: Output, count: int) -> None:
-    """Print how many segments this run finished without sending bytes. Print nothing for 0."""
+    """Print how many copy attempts this run finished without sending bytes. Print nothing for 0."""
     if count:
         are = count_of(count, "copy is", "copies are")
         output.talk(f"{are} complete without sending bytes: other attempts had uploaded all objects")
@@ -153,7 +153,7 @@ def tell_left_to_brokers(output: Output, verdicts: Mapping[Verdict, int]) -> Non
 
 
 def leftovers_by_kind(objects: int, swept: SweptStore) -> dict[str, int]:
-    """Return the counts of removed leftovers by kind, without zeros; `objects` counts the objects of segments."""
+    """Return the counts of removed leftovers by kind, without zeros; `objects` is the count of segments' objects."""
     counts = {"objects": objects, "probes": swept.probes, "files": swept.files, "uploads": swept.uploads}
     return {name: count for name, count in counts.items() if count}
 
@@ -201,7 +201,7 @@ def of_unlocated(unlocated: Mapping[str, str], *, remote: bool = True) -> Iterat
 
     Args:
         unlocated: the reason by partition; if it is empty, yield nothing.
-        remote: whether the line names --remote besides --log-start, because the offset may be found there.
+        remote: whether the line names --remote besides --log-start, because remote storage may show the offset.
     """
     if not unlocated:
         return

@@ -130,7 +130,7 @@ def guarded(command: Callable[[], int]) -> int:
 
 
 def _is_of_stdout(error: OSError) -> bool:
-    """Return whether the error comes from stdout. Write one more line, and compare the error of that write."""
+    """Return whether the error comes from stdout: whether writing one more line fails with the same errno."""
     # The buffer may have dropped the refused text, so flushing the old text proves nothing.
     try:
         sys.stdout.write("\n")

@@ -1,10 +1,9 @@
 """Format rows as text. In a pipe each row is one line, for grep and awk. On a terminal a table fits the width.
 
-On a terminal, wide cells are wrapped between words. If sentences would become narrower than 24 characters, the widest
-column of sentences is printed below its rows. If the other columns are still too wide, the last of them are printed
-below the rows too.
-If neighbouring rows have equal texts below them, the text is printed once. A command is never wrapped, so that users
-can paste it.
+On a terminal, wide cells are wrapped between words. If sentences would become narrower than 24 characters, the texts
+of the widest column of sentences are printed below the rows. If the other columns are still too wide, the last of
+these columns are printed below the rows too. If neighbouring rows have equal texts below them, the text is printed
+once. A command is never wrapped, so that users can paste it.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ def lines_of_table(cells: Cells, is_right: Sequence[bool], width: int | None) ->
     Args:
         cells: texts of the headings, and of each row.
         is_right: True for each right-aligned column.
-        width: characters per line of the terminal; None wraps nothing.
+        width: characters per line of the terminal; None for no wrapping.
     """
     columns = list(map(_Column.of, zip(*cells, strict=True)))
     kept = list(range(len(columns)))
@@ -104,7 +103,7 @@ def _taken_out(columns: Sequence[_Column], kept: list[int], width: int) -> Itera
 
 
 def _totals(columns: Sequence[_Column]) -> tuple[int, int]:
-    """Return the width of a row with columns of width `wide`, and its width with columns of width `least`."""
+    """Return two widths of a row: if each column has its width `wide`, and if each column has its width `least`."""
     return _total([each.wide for each in columns]), _total([each.least for each in columns])
 
 
@@ -118,7 +117,7 @@ def _widths(columns: Sequence[_Column], width: int | None) -> list[int]:
 
 
 def _narrow(widths: list[int], least: Sequence[int], width: int) -> None:
-    """Narrow the widest columns in place until the row fits `width`, or until every column has its width in `least`."""
+    """Narrow the widest columns in place until the row fits `width`, or until no column is wider than in `least`."""
     while _total(widths) > width:
         widest = max(range(len(widths)), key=lambda each: (widths[each] > least[each], widths[each]))
         if widths[widest] <= least[widest]:

@@ -22,7 +22,7 @@ _MOST_SHOWN = 80  # characters of a line in a message
 
 
 def _numbered_lines(path: Path, option: str) -> Iterator[tuple[int, str]]:
-    """Yield the lines of a file with their numbers, from 1 on.
+    """Yield the lines of a file with their numbers. The first line has the number 1.
 
     Raises:
         SourceNotFoundError: the file does not exist, or cannot be read.
@@ -64,7 +64,7 @@ def read_topic_ids(path: Path | None) -> dict[str, str]:
     """Return topic ids by topic, from the `topic id` lines of a file. `#` begins a comment.
 
     Args:
-        path: the file; None returns an empty dict.
+        path: the file; None for an empty dict.
 
     Raises:
         SourceNotFoundError: the file does not exist, or cannot be read.

@@ -1,4 +1,4 @@
-"""`tiersnap install`: copy the snapshots that a run stored to a broker host."""
+"""`tiersnap install`: copy snapshots from remote storage, where a run stored them, to a broker host."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def install(
     stores: opt.StoreSettings,
     apply: bool,
 ) -> int:
-    """Copy the producer snapshots that `tiersnap run` stored to a broker host that lacks them.
+    """Copy producer snapshots from remote storage, where `tiersnap run` stored them, to a broker host.
 
     tiersnap install --remote s3://bucket/tiers --to /var/lib/kafka/data
     tiersnap install --remote s3://bucket/tiers --to /var/lib/kafka/data --apply
@@ -133,7 +133,7 @@ def _rows(job: Installation, *, apply: bool) -> Iterator[InstalledSnapshot]:
 
 
 def _lines(job: Installation, place: Place, *, apply: bool) -> Iterator[str]:
-    """Yield the counts of written and kept snapshots. Then yield a message, with the next step, per other outcome."""
+    """Yield the counts of written and kept snapshots. Then yield a message and next step for each other outcome."""
     outcomes = job.outcomes
     count, kept = outcomes[InstallOutcome.WRITE] + outcomes[InstallOutcome.REPLACE], outcomes[InstallOutcome.KEEP]
     if apply:

@@ -146,10 +146,10 @@ def mend(
     that brokers request, under the same segment id. No record changes, no object is overwritten, and --from is not
     changed. Brokers read the object without a restart.
 
-    Wrong segments: a segment is replaced if --depth finds it wrong, or if its missing object cannot match its other
-    objects. The replacement has a new segment id and comes from the same sources. The command uploads it as `tier`
-    does, and publishes it as `publish` does, but copying stays enabled. After each record, brokers can read every
-    offset that they could read before.
+    Wrong segments: a segment is replaced if --depth finds it wrong, or if a missing object cannot be built to fit the
+    existing objects. The replacement has a new segment id and comes from the same sources. The command uploads it as
+    `tier` does, and publishes it as `publish` does, but copying stays enabled. After each record, brokers can read
+    every offset that they could read before.
 
     The wrong segment remains in the records, so it counts for retention.bytes, and verify still reports it.
     --delete-bad deletes the segment, its record and its objects. If a segment was copied twice, it also deletes the

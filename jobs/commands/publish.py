@@ -178,7 +178,7 @@ def _row(plan: PublishPlan, metadata_topic: MetadataTopic) -> PublishedPartition
 
 
 def refusals_of(done: Published) -> Iterator[str]:
-    """Yield the reason and the hint for each doubtful topic, refused partition, and lost or held back segment."""
+    """Yield reason and hint for each doubtful topic, refused partition, lost segment, and withheld segment."""
     from tiersnap.remote_storage.errors import LostCopyError
 
     for doubt in done.doubts:

@@ -132,7 +132,7 @@ def partition_row(partition: PagePartition) -> ReportedPartition:
 
 
 def shown_segment(segment: SegmentVerdict, run: RunInfo) -> SegmentVerdict:
-    """Return the verdict for output: with masked secrets, and with commands that use the locations of the run."""
+    """Return the verdict for output: mask secrets, and fill the next step with the locations of the run."""
     log_dir = without_user(segment.log_dir)
     on_host = run.collected.get(log_dir, log_dir)
     file = segment_file(on_host, segment.topic, segment.partition, segment.segment.base_offset)
@@ -170,7 +170,7 @@ def report(
     folder: Path | None,
     now: int,
 ) -> int:
-    """Show the verdict of every segment, the reason, and the command that clears it. Needs no Java.
+    """Show the verdict of every segment, the reason, and the next command. Needs no Java.
 
     tiersnap report --warehouse s3://lake/tiersnap
     tiersnap report --warehouse s3://lake/tiersnap --by segment --output jsonl

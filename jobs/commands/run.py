@@ -328,7 +328,7 @@ def show(output: Output, outcome: RunOutcome, settings: RunSettings, report: Pat
 
 
 def _tell_uploaded(output: Output, outcome: RunOutcome, *, is_done: bool) -> None:
-    """Print the number of segments that the run finished without sending bytes. If it wrote nothing, print that."""
+    """Print how many copy attempts the run finished without sending bytes, or that the run wrote nothing."""
     if outcome.copies_finished:
         tell_finished_copies(output, outcome.copies_finished)
     elif outcome.did_nothing:

@@ -281,7 +281,7 @@ def _counts(totals: ScanTotals) -> Iterator[str]:
 
 
 def _next_steps(totals: ScanTotals, place: Place, *, has_remote: bool) -> Iterator[str]:
-    """Yield a message with the next step for each cause."""
+    """Yield the next step for each problem, and for each verdict that needs a step."""
     from tiersnap.snapshot.gate.next_steps import TIER, VERIFY_REMOTE
 
     yield from _of_problems(totals, place)
@@ -342,7 +342,7 @@ def _damaged_log(findings: Iterable[Finding]) -> str:
 
 
 def _steps_of_findings(totals: ScanTotals, place: Place) -> Iterator[tuple[str, str]]:
-    """Yield pairs of next step and kind of finding. Leave out deleted files, whose step `Output.rows` prints."""
+    """Yield pairs of next step and kind of finding. Skip deleted files, because `Output.rows` prints their step."""
     from tiersnap.snapshot.log.findings import FindingKind
 
     has_wrong_snapshots = any(totals.wanted[each] for each in _WRONG)

@@ -141,7 +141,7 @@ def doctor(
     With a remote location the command finds segments of LOGDIR there. The records of the cluster, or of
     __remote_log_metadata replicas in LOGDIR, show which of them are tiered. The command also reports replicas that lost
     active producers, for example after a broker rebuilt a replica from remote storage. It reads the segments of such
-    replicas, and prints the errors that these producers would get from such a leader (exit code 4).
+    replicas. It prints the errors that the producers would get if such a replica became leader (exit code 4).
 
     The command compares the remote location with the location that brokers read. If brokers read another location, the
     command prints that location, requests nothing from --remote, and exits with 4, or with 5 if segments are missing.
@@ -201,7 +201,7 @@ def doctor(
 
 
 def _view_to_ask(situation: Situation, compared: Compared | None, location: JudgedLocation | None) -> RemoteView:
-    """Return the remote location with the brokers' layout. If brokers read another location, return it without URI."""
+    """Return the remote location with the brokers' layout. Leave out the URI if brokers read another location."""
     view = situation.remote.value or NO_LOCATION
     if location is not None and location.is_contradicted:
         view = replace(view, remote=None)
@@ -309,7 +309,7 @@ class _Advice:
 def _freeing(host: Host, stuck: Iterable[HungRemoteCopy | FailingCopyTask]) -> tuple[NextStep, ...]:
     """Return the step that frees copy tasks: `unblock`, or a restart of the leaders.
 
-    Return no step if the repair of missing snapshots restarts these brokers anyway.
+    Return no step if the steps that repair missing snapshots restart these brokers anyway.
     """
     from tiersnap.snapshot.gate.next_steps import RESTART_LEADER, UNBLOCK
 

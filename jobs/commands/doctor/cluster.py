@@ -59,7 +59,7 @@ class HungRemoteCopy:
 
 @dataclass(frozen=True, slots=True)
 class CopiedTwice:
-    """A segment that two attempts finished. Brokers read the segment id `read`, not `segment_id`."""
+    """A segment that two attempts finished. Brokers read the segment with the id in `read`, not `segment_id`."""
 
     partition: str
     segment_id: str
@@ -135,7 +135,7 @@ def _of_twice(twice: Sequence[CopiedTwice]) -> Iterator[str]:
 
 
 def _waiting_bytes(opened: Iterable[NamedLogDir], begins: Mapping[tuple[str, int], int]) -> Counter[tuple[str, int]]:
-    """Return the bytes of closed segments by topic and partition, from the offset in `begins` (inclusive) on."""
+    """Return, by topic and partition, the bytes of closed segments at or above the offsets in `begins`."""
     from tiersnap.snapshot.log.selection import named
 
     waiting: Counter[tuple[str, int]] = Counter()
@@ -254,7 +254,7 @@ def as_records(compared: Compared) -> RemoteRecords:
 
 
 def lines_of(compared: Compared) -> Iterator[str]:
-    """Yield a message about the missing segments, and a line for each of the first segments."""
+    """Yield a message about the missing segments, and a line for each of the first MOST_LINES segments."""
     missing = compared.missing
     yield missing.sentence
     yield from first_lines(missing.segments, _line_of, "segment")
@@ -279,7 +279,7 @@ def first_lines(found: Sequence[T], line_of: Callable[[T], str], noun: str) -> I
 def problems_of_cluster(
     compared: Compared | None, copies: CopyProblems, location: JudgedLocation | None
 ) -> Iterator[OtherProblem]:
-    """Yield the problems of the cluster and of the remote location from which the exit code follows."""
+    """Yield the problems that determine the exit code: those of the cluster, and of the remote location."""
     if _lacks_segments(compared):
         yield OtherProblem.LOST_REMOTE_SEGMENT
     if copies.hung:

@@ -126,7 +126,7 @@ class CopyFindings:
 
 
 def steps_once(steps: Iterable[Step]) -> list[Step]:
-    """Return the steps. If several have the same command, return only the first, with the first note among them."""
+    """Return the steps. Merge steps with the same command into one step, with the first note that is not empty."""
     found: dict[object, Step] = {}
     for number, each in enumerate(steps):
         key = each.command or number

@@ -19,7 +19,7 @@ _FAR_MS = 365 * 86_400_000
 
 
 def lines_of_host(host: Host, blocking: Sequence[str]) -> dict[str, list[str]]:
-    """Return the lines of each section, in the order of the screen; `blocking` are the cluster's obstacles."""
+    """Return the lines of each section, in the order of the screen; `blocking` are obstacles to copying."""
     disks: list[str] = []
     for each in host.log_dirs:
         disks += _disk_lines(host, each)

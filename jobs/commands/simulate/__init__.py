@@ -279,7 +279,7 @@ def _running_broker(opened: Sequence[NamedLogDir]) -> BrokerEra | None:
 
 
 def _run_of(warehouse: str) -> Place:
-    """Return the Place of next steps for a warehouse. The next step that uploads segments is `tiersnap run`."""
+    """Return the Place that fills the next steps for a warehouse. The step that uploads segments is `tiersnap run`."""
     return command_place(tier=("run", Hole.SOURCES, "--remote", Hole.REMOTE, "--warehouse", warehouse))
 
 

@@ -62,15 +62,15 @@ BOUNDARY_COLUMNS = {
 class SimulateSummary:
     """The summary of `simulate`. With --risk it has a sentence for each alternative of KIP-952.
 
-    If no snapshot is missing or wrong, `risk` says so, and the alternatives are absent.
+    If no snapshot is missing or wrong, `risk` is the only sentence about the risk.
 
     Attributes:
         summary: a sentence about all rows.
         not_compared: partitions that were not simulated.
-        risk: a sentence if no snapshot is missing or wrong.
+        risk: the sentence that no snapshot is missing or wrong.
         empty_snapshots: cost of empty snapshots.
         waiting: cost of waiting for retention.
-        archiving_none: bytes and time of a replay, if no snapshots are archived.
+        archiving_none: bytes and time of the full replays, if brokers archive no snapshots.
         replicas: results of --replica.
     """
 

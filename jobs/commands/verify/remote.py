@@ -205,7 +205,7 @@ class TierVerification:
         tier: options of the command.
         asked: depth, current time and expiration.
         local_logs: logs to compare with. Only their partitions are verified; None verifies all partitions.
-        cluster: the cluster to ask for log start offsets that local logs lack, or that retention has raised since.
+        cluster: asked for log start offsets; None to use the offsets of local logs only.
     """
 
     view: RemoteView
