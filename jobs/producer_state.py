@@ -48,8 +48,8 @@ def snapshot_entries(batches: DataFrame, expiry: Expiry | None = None) -> DataFr
     The columns are PARTITION_KEY, folded_from, snapshot_offset, producer_id, and the names in _RULES.
 
     Args:
-        batches: rows of the table `record_batches`. Each log must be complete from its first batch on.
-        expiry: the producers to omit; None omits none.
+        batches: rows of the table `record_batches`. Each log must have all batches after its first batch.
+        expiry: the rules for producers to omit; None to omit no producer.
     """
     by_producer, offsets = Window.partitionBy(*PRODUCER), snapshot_offsets(batches)
     before = by_producer.orderBy("base_offset").rowsBetween(Window.unboundedPreceding, -1)

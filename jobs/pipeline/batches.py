@@ -1,4 +1,4 @@
-"""The table `record_batches`: finds the segments that the table lacks, decodes them, and finds stale rows."""
+"""Functions for the table `record_batches`: find segments that it lacks, decode them, and find stale rows."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Stage 2, changed: compares each listed partition with its rows in the tables.
 
-An earlier run may have failed to read a snapshot file. The module `unread` adds the partition if the file can be read
-now, or if reading fails with another error.
+An earlier run may have failed to read a snapshot file. The module `unread` marks the partition as changed if the file
+can be read now, or if reading fails with another error.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def partition_changes(
         - `is_changed` (bool): the partition needs a replay.
         - `segment_count`: number of listed segments.
         - `decode_count`: number of segments to decode. `decode_bytes`: their bytes. `wanted`: array of these segments,
-          with topic_id and the columns of WANTED from base_offset on.
+          with `topic_id`, and with `base_offset` and all later columns of WANTED.
         - `retry_count`: how many of these segments have not changed, but could not be read by an earlier run.
         - `left_out_count`, `left_out_bytes`: segments that no run decoded and that no replay needs, because they are in
           remote storage or before the scan window.

@@ -114,7 +114,7 @@ def check_remote(
 def holding(checks: DataFrame, *, now: int, recheck: int | None) -> DataFrame:
     """Return the newest RemoteCheck row of each segment whose next check is not due.
 
-    Checks are due at different times in the second half of `recheck`, so that no run has to repeat all of them.
+    A check is due after 50 to 100 % of `recheck`, depending on the segment id. So no run has to repeat all checks.
 
     Args:
         checks: rows of the table `remote_checks`.

@@ -27,7 +27,7 @@ class Damage:
     Attributes:
         findings: the first findings, in the order of the log.
         counts: number of all findings by kind.
-        legacy_count: number of undamaged segments that end with entries of magic 0 or 1, which have no rows.
+        legacy_count: number of undamaged segments that end with entries of magic 0 or 1. Such entries have no rows.
     """
 
     findings: Sequence[Finding] = ()

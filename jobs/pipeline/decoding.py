@@ -150,7 +150,7 @@ class Work:
 
 
 def bytes_to_read() -> Column:
-    """Return the bytes of a segment file to read; 0 if a collected folder contains the decode."""
+    """Return the number of bytes to read from a segment file; 0 if a collected folder contains the decode."""
     return F.when(F.isnull("decode"), F.col("size_bytes")).otherwise(0)
 
 

@@ -36,7 +36,7 @@ def is_of(kinds: Iterable[FactKind]) -> Column:
 
 
 def _with_key(rows: DataFrame, key: Sequence[str]) -> DataFrame:
-    """Return all rows of a table, with the redundant filter that no key column is null.
+    """Return the rows whose key columns are not null. All rows have a key, so the filter removes no row.
 
     A join adds the same filter. Delta Lake reads its transaction log once per set of filters, so equal filters save a
     read.
@@ -79,7 +79,7 @@ def lost(remote_log_segments: DataFrame) -> DataFrame:
           partition must be replayed from its log start offset.
         - `lost_decodes`: array of segments (`base_offset`, `run`). The upload in this run found that the segment
           differs from its decode, although its size and time had not changed.
-        - `last_run`: the last run with any row.
+        - `last_run`: the last run that wrote a row about the partition.
     """
     rows, error = _with_key(remote_log_segments, ("topic_id", "partition")), F.col("error_type")
     decodes = F.when(error == SegmentChangedError.__name__, F.struct("base_offset", "run"))
@@ -139,6 +139,6 @@ def gone_partitions(
 
 
 def ended_facts(partitions: DataFrame, gone: DataFrame, *, run: int) -> DataFrame:
-    """Return the rows that end all facts of the partitions in `gone`. Append them to the table `partitions`."""
+    """Return rows to append to `partitions`: each current fact of the partitions in `gone`, with `has_ended` true."""
     rows = current_facts(partitions.drop(DELTAS).join(gone, on=list(PARTITION_KEY), how="left_semi"))
     return schemas.in_columns(rows, schemas.PARTITIONS, {"run": F.lit(run), "has_ended": F.lit(True)})

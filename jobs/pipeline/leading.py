@@ -12,7 +12,7 @@ from tiersnap.snapshot.tables.schema_parts import PARTITION_KEY
 
 
 def led(listed: DataFrame, leaders: Sequence[str]) -> DataFrame:
-    """Return the replicas in the log directories `leaders`. If a partition has none there, return all."""
+    """Return the replicas in the log directories `leaders`, and all replicas of partitions without one there."""
     is_leader = F.col("log_dir").isin(list(leaders))
     is_known = F.max(is_leader).over(Window.partitionBy("topic", "partition"))
     return listed.withColumn("_is_led", is_leader | ~is_known).where("_is_led").drop("_is_led")
@@ -43,7 +43,7 @@ def still_led(found: DataFrame, listed: DataFrame, leaders: DataFrame | None) ->
     Args:
         found: all replicas (schema LISTED).
         listed: the chosen replicas (schema LISTED).
-        leaders: the leaders (schema LEADERS); None if the replicas were not chosen by the cluster's leaders.
+        leaders: the leaders (schema LEADERS); None if the run chose the replicas without asking the cluster.
     """
     there = listed.select(*PARTITION_KEY)
     if leaders is None:
@@ -53,7 +53,7 @@ def still_led(found: DataFrame, listed: DataFrame, leaders: DataFrame | None) ->
 
 
 def _marked(listed: DataFrame, leaders: DataFrame) -> DataFrame:
-    """Add to `listed` the columns `leader` (broker id), `_leads` (bool) and `_replicas` (number of its replicas)."""
+    """Add to `listed` the columns `leader` (broker id), `_leads` (bool) and `_replicas` (replicas per partition)."""
     replicas = F.count("*").over(Window.partitionBy("topic", "partition"))
     leads = F.coalesce(F.array_contains("log_dirs", F.col("log_dir")), F.lit(False))
     marked = listed.join(leaders, on=["topic", "partition"], how="left")

@@ -111,7 +111,8 @@ class StatedFacts:
     def located(self, partition: Partition) -> Partition:
         """Return the partition with the log start offset of --log-start, else of its files or its leader.
 
-        The leader's offset is used if the files have none, or a lower one. It is ignored if the topic ids differ.
+        If the files have no log start offset, or a lower offset than the leader, take the leader's offset. If the topic
+        ids differ, ignore the leader's offset.
         """
         stated = with_log_start(partition, self.log_start)
         return with_leaders(stated, self.leader_log_start) if self.topic_id == stated.topic_id else stated
@@ -152,9 +153,9 @@ class ListPartitions:
     Attributes:
         topic_ids: topic ids by name, for topics without an id on disk.
         look: lists remote segments; None if remote storage is not read.
-        since: ms since the epoch. The scan window starts at the first segment with a later record; None has no window.
+        since: ms since the epoch. The scan window starts at the first segment with a later record; None for no window.
         wants_start: whether to find a snapshot in remote storage from which a replay can start.
-        living: the broker's expiration of producers, to find replicas that lost active producers; None finds none.
+        living: the broker's expiration of producers, to find replicas that lost active producers; None to find none.
     """
 
     topic_ids: dict[str, str] = field(default_factory=dict)
@@ -216,7 +217,7 @@ def folders(
         spark: session.
         found: pairs of a source's URI and a folder name.
         told: facts by folder name.
-        records: the partitions of `__remote_log_metadata` to read; tasks read each of them once. None reads no records.
+        records: the partitions of `__remote_log_metadata` to read; tasks read each of them once. None for no records.
         per_task: number of folders per Spark task.
     """
     rows = (SourceFolder(*each, told.get(each[1], NOTHING_STATED)) for each in found)

@@ -1,4 +1,4 @@
-"""The log of one partition, read from the tables: the producer state at the log end, and each producer's sightings.
+"""The log of one partition, read from the tables: the producer state at the log end, and where each producer wrote.
 
 The table `segments` has the producer deltas of each segment. The table `partitions` has the state at the active
 segment's base offset, from the newest replay. State and deltas give the result of a replay without reading the log.
@@ -36,7 +36,7 @@ class LogTables:
         read_from: all segments from this base offset to the log end were decoded.
         closed_timestamp: ms, largest record timestamp of the last closed segment; -1 if no segment is closed.
         batches: the newest five batches of each producer (BATCH_DTYPE); empty if the tables lack headers.
-        has_headers: whether `batches` are complete. They then equal the broker's cache (ProducerStateEntry).
+        has_headers: whether `batches` are complete, and so equal the broker's cache (ProducerStateEntry).
     """
 
     results: StoredResults
@@ -92,9 +92,9 @@ def read_log_tables(rows: PartitionInput) -> LogTables | None:
 
 
 def _read_from(segments: dict[int, SegmentFacts], decoded: set[int]) -> int:
-    """Return the lowest base offset from which on all segments are decoded.
+    """Return the lowest base offset such that all segments from there to the log end are decoded.
 
-    If the last segment is not decoded, return its end offset, or its base offset if it is active.
+    If the last segment is not decoded, return the end offset of the segment, or the base offset of an active segment.
     """
     found = max((each.next_base_offset or base for base, each in segments.items()), default=0)
     for base in sorted(segments, reverse=True):

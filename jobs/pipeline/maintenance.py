@@ -57,7 +57,10 @@ def superseded_keys(rows: DataFrame, key: Sequence[str]) -> DataFrame:
 
 
 def superseded_facts(partitions: DataFrame) -> DataFrame:
-    """Return FACT_KEY and run of superseded rows: all rows of ended facts, and all older rows of other facts."""
+    """Return FACT_KEY and run of superseded rows: all rows of each fact except the newest row.
+
+    If `has_ended` is true in the newest row, the newest row is superseded too.
+    """
     rows = partitions.select(*FACT_KEY, "run", "has_ended")
     ended = newest(rows, FACT_KEY).where("has_ended")
     return superseded(rows, FACT_KEY).unionByName(ended).select(*FACT_KEY, "run").distinct()

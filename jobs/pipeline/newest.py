@@ -13,13 +13,13 @@ from tiersnap.snapshot.tables.schema_parts import PARTITION_KEY
 
 
 def newest(rows: DataFrame, key: Sequence[str | Column]) -> DataFrame:
-    """Return all rows of each key's largest `run`. Use it for tables in which a run writes several rows per key."""
+    """Return, for each key, all rows of the newest run. Use it if a run writes several rows per key to the table."""
     last = F.max("run").over(Window.partitionBy(*key))
     return rows.withColumn("_newest", last).where(F.col("run") == F.col("_newest")).drop("_newest")
 
 
 def current_facts(partitions: DataFrame) -> DataFrame:
-    """Return the newest row of each fact that has not ended, from the table `partitions`."""
+    """Return the newest row of each fact in the table `partitions`, without rows in which `has_ended` is true."""
     # With a struct, Spark cannot push a condition on `kind` down to the read. So queries for all kinds share one read.
     fact = F.struct(*(name for name in FACT_KEY if name not in PARTITION_KEY))
     return newest(partitions, (*PARTITION_KEY, fact)).where(~F.col("has_ended"))

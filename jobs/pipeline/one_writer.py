@@ -41,14 +41,16 @@ def only_run(
 ) -> Iterator[Callable[[], None]]:
     """Exclude other runs from a warehouse, and yield a function to call before each commit.
 
-    A second run would take the first one for killed, and would delete the remote segments that the first is uploading.
+    A second run would assume that the first run was killed, and would delete the remote segments that the first run is
+    uploading.
     On HDFS no run is excluded, so the scheduler must not start two runs.
 
     Args:
-        warehouse: URI; None excludes no run.
+        warehouse: URI; None to exclude no run.
         run_id: id of this run, written to the lock or the lease.
         stores: settings of the object store.
-        writes: False for a plan, which takes neither lock nor lease. A plan fails if a run is writing at its start.
+        writes: False for a plan, which takes neither lock nor lease. A plan fails if a run is writing when
+            the plan starts.
         renewed_each_s: seconds between two renewals of the lease.
 
     Raises:

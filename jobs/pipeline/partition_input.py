@@ -179,7 +179,7 @@ _STRUCTS = {
 
 
 def _slices(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[Source, pa.RecordBatch]]:
-    """Yield the rows in slices. All rows of a slice have one source, and the columns are those of its struct."""
+    """Yield the rows in slices of one source each. A slice has the columns of the source's struct."""
     last = (-1, -1, -1)
     for batch in batches:
         sources, offsets, parts = (batch.column(name).to_numpy().tolist() for name in INPUT_ORDER)

@@ -55,7 +55,7 @@ class LogDirSource:
     def listed(
         self, folder: str, topic_ids: Mapping[str, str], located: Callable[[Partition], Partition] = lambda each: each
     ) -> tuple[ListedPartition, Partition]:
-        """Return the row of a partition, and its files. If the folder is unreadable, the row has a finding instead.
+        """Return the row of a partition, and its files. If the folder is unreadable, the row has a finding.
 
         Args:
             folder: name of the partition folder.

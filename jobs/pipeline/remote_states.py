@@ -58,8 +58,8 @@ def differences(listed: DataFrame, remote_log_segments: DataFrame, *, run: int) 
     """Return the rows to append to `remote_log_segments` so that it equals the listed remote segments.
 
     A run does not list remote segments below the first local segment, so their rows stay. A segment with the state
-    DELETE_SEGMENT_FINISHED gets a new row if it is found again. A later run keeps a true `is_published`, even if it
-    reads no records. It does not keep a false one.
+    DELETE_SEGMENT_FINISHED gets a new row if it is found again. If this run reads no records, a stored
+    `is_published` of true stays true, and a stored false becomes null.
     """
     found = observed(listed, run=run).select(*ATTEMPT_KEY, F.struct("*").alias("found"))
     # Failures without a state get a null order. A filter would prevent Spark from sharing the read with `known.lost`.
@@ -78,7 +78,7 @@ def differences(listed: DataFrame, remote_log_segments: DataFrame, *, run: int) 
 
 
 def _is_published() -> Column:
-    """Return `is_published` of the found remote segment. If that is null, return the stored value, but no false."""
+    """Return `is_published` of the found remote segment. If it is null, return true if the table has true."""
     return F.coalesce(F.col("found.is_published"), F.when(F.col("known.is_published"), F.lit(True)))
 
 

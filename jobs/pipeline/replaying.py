@@ -168,7 +168,7 @@ class Changed:
     segments: int  # number of their segments
 
     def of_them(self, table: DataFrame) -> DataFrame:
-        """Return the table, filtered by name if the partitions are few. Delta then skips files of other partitions.
+        """Return the table. If the partitions are few, filter by topic and partition, so that Delta skips other files.
 
         The result may still contain rows of other partitions.
         """

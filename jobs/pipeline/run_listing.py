@@ -1,4 +1,4 @@
-"""The first stages of a run: lists the sources, finds changed partitions, and counts both in one query."""
+"""The first stages of a run: list the sources, find the changed partitions, and compute the totals in one query."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class RunListing:
         replicas: all replicas in the sources (schema LISTED).
         found: the replicas that --leader selects; equal to `replicas` if the option is not given.
         listed: the replicas that the run uses, one per partition.
-        leaders: the leaders (schema LEADERS); None if the replicas were not chosen by the cluster's leaders.
+        leaders: the leaders (schema LEADERS); None if the run chose the replicas without asking the cluster.
     """
 
     replicas: DataFrame
@@ -101,7 +101,7 @@ def gone(run: RunContext, found: RunListing) -> DataFrame:
 
 
 def count_all(run: RunContext, found: RunListing, changed: DataFrame) -> RunTotals:
-    """Count the listed partitions and the work on them in one query, and set the number of the run.
+    """Compute the totals of the listed partitions in one query, and set the number of the run.
 
     Args:
         run: the run.

@@ -80,7 +80,8 @@ def _changed(run: RunContext, listed: DataFrame, totals: RunTotals, *, reads_aga
         run: the run.
         listed: the listed partitions (schema LISTED), one replica each.
         totals: sums of the listing.
-        reads_again: try again to read snapshot files that an earlier run could not read. More partitions may change.
+        reads_again: try again to read snapshot files that an earlier run could not read. If a file has another result,
+            its partition is replayed too.
     """
     changed = changes_of(run, listed)
     if reads_again:
@@ -97,7 +98,7 @@ def _changed(run: RunContext, listed: DataFrame, totals: RunTotals, *, reads_aga
 
 
 def remember(run: RunContext, found: RunListing, totals: RunTotals) -> None:
-    """Append rows about changed remote segments, and rows that end the facts of deleted partitions."""
+    """Append rows about changed remote segments. Mark the facts and verdicts of deleted partitions as ended."""
     if totals.differences:
         run.append("remote_log_segments", remote_differences(run, found.listed))
     if totals.gone:

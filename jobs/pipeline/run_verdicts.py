@@ -72,7 +72,7 @@ class Judging:
         return verdicts.beside_stored(self.judged(among), stored)
 
     def counts(self) -> VerdictCounts:
-        """Count the verdicts, and store the counts in the outcome. The first call also adds the findings to it."""
+        """Count the verdicts, and store the counts in the outcome. The first call also stores the findings."""
         outcome, among = self.run.outcome, self.listed.select(*PARTITION_KEY)
         findings = newest_facts(self.run.warehouse.read("partitions"), among, [FactKind.FINDING])
         # If the partitions are few, count each sequence of equal segments now. Else the report reads what it shows.

@@ -106,9 +106,9 @@ def open_session(master: str | None, conf: Mapping[str, str], *, java_options: s
     """Return the active session, or create one.
 
     Args:
-        master: None for the master of the active session or of spark-submit; without these, this host.
+        master: master of a new session; None for the master in `conf` or of spark-submit, else for this host.
         conf: settings that override the defaults.
-        java_options: options of a JVM that starts here, if `conf` has none.
+        java_options: options of a new JVM, used if `conf` has no Java options.
 
     Raises:
         MissingExtraError: pyspark is not installed, Java 17 is missing, or Delta's jars cannot be fetched.
@@ -237,7 +237,8 @@ def _interrupts_later() -> Iterator[None]:
     """Delay Ctrl-C and SIGTERM until Spark has started.
 
     An interrupt during the start would leave a JVM that waits forever. When the block ends, the earlier handlers are
-    restored. PySpark's own handler would cancel jobs, and the failure of a cancelled job would hide the interrupt.
+    restored, also in place of PySpark's own handler. PySpark's handler would cancel jobs, and the failure of a
+    cancelled job would hide the interrupt.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

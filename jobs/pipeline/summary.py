@@ -117,7 +117,7 @@ def _segments(runs: pa.Table, held: Codes) -> pa.Table:
 
 
 def _coded(table: pa.Table, topics: Codes, log_dirs: Codes) -> pa.Table:
-    """Return the table with codes for names and ranks for verdicts, the form that `aggregate` expects."""
+    """Return the table for `aggregate`, with codes in place of names, and ranks in place of verdicts."""
     codes = {"topic": topics.encode(table["topic"]), "log_dir": log_dirs.encode(table["log_dir"])}
     columns = {name: table[name] for name in table.column_names} | codes | {"verdict": ranks_of(table["verdict"])}
     return pa.table(columns).select([*PARTITION_CODES, *(name for name in columns if name not in PARTITION_CODES)])
@@ -163,7 +163,7 @@ class KnownReplicasWithoutProducers:
         return self.before != self.after
 
     def rows(self) -> list[dict[str, object]]:
-        """Return the replicas after the run as plain data, for the column `settings` of the table `runs`."""
+        """Return the field `after` as plain data, for the column `settings` of the table `runs`."""
         return list(map(asdict, self.after))
 
 

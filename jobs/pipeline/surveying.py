@@ -55,7 +55,7 @@ def survey_input(partitions: DataFrame, segments: DataFrame, record_batches: Dat
 
 
 def _headers(record_batches: DataFrame, stated: DataFrame) -> DataFrame:
-    """Return input rows of headers: for each partition one row with their number, then each producer's newest headers.
+    """Return input rows of headers: for each partition its number of headers, then each producer's newest headers.
 
     Headers of a segment are used only if the decoded file had the size and time that the replay listed.
     """

@@ -23,7 +23,10 @@ _log = logging.getLogger(__name__)
 
 
 def sweep_whole_store(store: ObjectStore, topics: re.Pattern[str] | None, talk: Callable[[str], None]) -> None:
-    """Delete what `sweep_store` calls leftovers of killed processes. Skip topics that do not match `topics`."""
+    """Delete the probes, temporary files and unfinished uploads of killed processes; see `sweep_store`.
+
+    Keep the unfinished uploads of topics that do not match `topics`.
+    """
     swept = sweep_store(store, lambda topic: matches_topic(topic, topics))
     if str(swept):
         talk(f"removed leftovers of killed processes: {swept}")

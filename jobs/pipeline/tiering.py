@@ -38,7 +38,7 @@ def ready_segments(judged: DataFrame, listed: DataFrame, schema: pa.Schema) -> D
 
 
 def ending_before(ready: DataFrame, until: int) -> DataFrame:
-    """Return the segments of each partition before its first segment whose largest timestamp is `until` or later.
+    """Return each partition's segments up to the first one (exclusive) with a largest timestamp of `until` or later.
 
     All segments after that one are left out too, whatever their timestamps, because segments must become visible in
     offset order.
@@ -58,9 +58,10 @@ def in_steps(ready: DataFrame, tasks: int, *, whole_partitions: bool) -> DataFra
 
     Args:
         ready: the segments to upload (schema READY).
-        tasks: number of tasks that share a step.
-        whole_partitions: give all segments of a partition the same step. If a scan has a window, the upload of a
-            segment finds the transactions open at its end. A later step would read them from remote storage again.
+        tasks: number of Spark tasks that upload the segments of one step.
+        whole_partitions: give all segments of a partition the same step. If a scan has a window, the task that uploads
+            a segment also finds the transactions that are open at the end of the segment. In a later step, another
+            task would have to read these transactions from remote storage.
     """
     cost, task = F.col("size_bytes") + SEGMENT_BYTES, F.pmod(F.hash(*PARTITION_KEY), F.lit(tasks))
     before = Window.partitionBy(task).orderBy(*PARTITION_KEY, "base_offset").rowsBetween(Window.unboundedPreceding, -1)

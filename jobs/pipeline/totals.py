@@ -1,4 +1,4 @@
-"""The sums over a run's listed partitions and its work on them, computed in one query."""
+"""The totals of a run's listed partitions, such as the segments to decode, computed in one query."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Snapshot files that an earlier run could not read. Each run tries again to read them.
 
-If a file can be read now, or fails with another error, its partition has changed. The size and time of a file do not
-show this.
+If a file can be read now, or fails with another error, its partition is replayed. Only an attempt to read shows this,
+because the size and time of the file may be unchanged.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def unread_snapshots(changes: DataFrame, listed: DataFrame, partitions: DataFram
 
 
 def look(unread: DataFrame) -> DataFrame:
-    """Read the files in `unread` again. Return the partitions with another result (schema ANSWERED)."""
+    """Read the files in `unread` again. Return the partitions of files with `is_answered` (schema ANSWERED)."""
     return unread.mapInArrow(of_batches(look_again), of_arrow(ANSWERED)).distinct()
 
 

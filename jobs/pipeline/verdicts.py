@@ -90,7 +90,7 @@ class JudgePartition(Policy):
 
 
 def _refused(refusals: Sequence[CopyEvent], found: StoredResults) -> dict[int, str]:
-    """Return the errors of refused uploads that are still valid, by base offset.
+    """Return the errors of refused uploads by base offset. Leave out refusals that may be outdated.
 
     A refusal of an earlier run is valid only if the segment's snapshot was computed. If the snapshot is a file, the
     broker may have replaced it since.

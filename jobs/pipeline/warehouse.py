@@ -204,7 +204,7 @@ class Warehouse:
 
 
 def same_key(key: Sequence[str]) -> str:
-    """Return the SQL condition that the key columns of `t` and `d` are equal; nulls are equal."""
+    """Return the SQL condition that the tables aliased `t` and `d` have equal key columns; nulls are equal."""
     return " and ".join(f"t.{name} <=> d.{name}" for name in key)
 
 

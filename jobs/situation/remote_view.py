@@ -38,7 +38,7 @@ class RemoteView:
         """Return the inventory of remote segments; None if there is neither a remote location nor records.
 
         If there is a remote location, one request first checks that the store answers. The inventory then lists the
-        store. Without a remote location, the inventory has the segments of the records.
+        store. Without a remote location, the inventory has the segments that the records name.
 
         Args:
             expiry: the broker's expiration of producers.

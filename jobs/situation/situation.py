@@ -4,7 +4,7 @@
     broker            --server-properties; else the process that holds `.lock` of the log directories; without log
                       directories the only broker that runs on this host
     remote location   the command line; else the broker's settings. If the command line has only the URI, the broker's
-                      settings add the layout; if the URIs are equal, they add the endpoint too
+                      settings add the layout. If the broker has the same URI, its settings add the endpoint too
     cluster           the command line; else a listener of the broker without TLS and SASL
 
 An unknown fact has the value None. `Situation.verdict` compares a remote location with the settings of the brokers.
@@ -145,8 +145,9 @@ class Situation:
     def answering(self, *, needs_remote: bool = False) -> tuple[Situation, list[TiersnapError]]:
         """Return the situation without servers that do not answer, and the errors of these servers.
 
-        If the cluster or the remote location comes from the broker's settings, it gets one request. If it comes from
-        the command line, it gets no request and stays in the situation. If it does not answer, the command fails later.
+        A cluster or remote location from the broker's settings gets one request. A cluster or remote location from the
+        command line gets no request, and stays in the situation. If its server does not answer, the command fails
+        later.
 
         Args:
             needs_remote: send no request to the remote location, because the command cannot continue without it.

@@ -72,7 +72,7 @@ def write_report_and_metrics(
     Args:
         made: the report.
         code: exit code of the command.
-        folder: folder of the page; None writes no page.
+        folder: folder of the page; None for no page.
         sinks: the sinks of metrics.
         errors: number of errors.
         seconds: duration by name of the stage; None if the command has no stages.

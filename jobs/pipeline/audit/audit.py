@@ -43,7 +43,7 @@ def audit(
 
     Args:
         batches: rows of the table `record_batches`, from one decode per segment.
-        partitions: rows of the module `audit.partitions`, one per partition of `batches`.
+        partitions: rows of `partitions.of_listing` or `of_facts`, one per partition of `batches`.
         listed: PARTITION_KEY, `base_offset` and `size_bytes` of the existing segments; may be empty.
         ids: rows of `transactional_ids`; may be empty.
         run, expiration: see `judged`.

@@ -120,7 +120,7 @@ def holes(batches: DataFrame, sums: DataFrame, partitions: DataFrame, listed: Da
 
     Args:
         batches, sums: rows of `audited`, and their `segment_sums`.
-        partitions: rows of the module `audit.partitions`.
+        partitions: rows of `partitions.of_listing` or `of_facts`.
         listed: PARTITION_KEY, `base_offset` and `size_bytes` of the existing segments.
     Returns:
         PARTITION_KEY, `hole_start` (inclusive) and `hole_end` (exclusive). `is_unread` (bool): the files contain bytes

@@ -27,7 +27,7 @@ def _is_of_operator() -> Column:
 
 
 def fencing() -> tuple[Column, ...]:
-    """Return the columns of this module whose values depend on a single row of `history`."""
+    """Return the findings of this module that depend on a single row of `history`, one column per kind."""
     return (zombie_write(), zombie_marker(), epoch_regression(), plain_in_transaction(), epoch_raised(), fenced())
 
 
@@ -43,8 +43,9 @@ def zombie_write() -> Column:
 def zombie_marker() -> Column:
     """Return the finding of a marker with a lower producer epoch or a lower coordinator epoch.
 
-    The producer epoch is compared with the row right before the marker, not with the largest epoch: a coordinator
-    aborts a zombie's transaction in the zombie's epoch. The coordinator epoch is compared with the largest one.
+    The producer epoch is compared with the producer's previous batch or marker. Earlier rows may have a higher epoch,
+    because a coordinator aborts a zombie's transaction in the zombie's epoch. The coordinator epoch is compared with
+    the largest coordinator epoch of all earlier markers.
     """
     below, seen, other = _is_below("seen.producer_epoch"), F.col("seen"), F.col("coordinated")
     last_offset = F.when(below, seen["last_offset"]).otherwise(other["last_offset"])
@@ -61,7 +62,10 @@ def zombie_marker() -> Column:
 
 
 def epoch_regression() -> Column:
-    """Return the finding of a batch with a lower epoch than an earlier batch. Earlier markers have no higher epoch."""
+    """Return the finding of a batch with a lower epoch than an earlier batch.
+
+    If an earlier marker has a higher epoch, `zombie_write` finds the batch instead.
+    """
     columns = {**forgotten(), **of_before("before"), "before_epoch": F.col("epoch_before")}
     is_lower = F.col("producer_epoch") < F.col("epoch_before")
     condition = F.col("is_of_client") & is_lower & ~_is_below("marked_epoch")
@@ -84,7 +88,7 @@ def epoch_raised() -> Column:
     A coordinator grants a higher epoch only after it wrote the transaction's markers to all partitions that it knows.
     So the coordinator does not know that this partition is in the transaction. The next transaction's marker then
     commits or aborts the records of both transactions. A compacted log gets no finding, because the log cleaner may
-    have removed the marker in between. `judged` drops findings at a hole for the same reason.
+    have removed the marker between the two transactions. `judged` drops findings at a hole for the same reason.
     """
     is_raised = F.col("producer_epoch") > F.col("opened_epoch")
     condition = F.col("is_data") & F.col("is_transactional") & ~F.col("is_compacted") & is_raised
@@ -127,12 +131,12 @@ def open_transactions(producers: DataFrame) -> DataFrame:
 
 
 def out_of_order_timestamps(producers: DataFrame) -> DataFrame:
-    """Return a finding (schema FOUND) for each partition with batches older than the producer's previous batch.
+    """Return a finding (schema FOUND) for each partition in which the timestamps of a producer step back.
 
     Args:
         producers: rows of `producers.producers`.
     Returns:
-        `batches`: the number of such batches. The offsets and `distance` (ms) describe the largest step back in time.
+        `batches`: the number of steps back. The offsets and `distance` (ms) describe the largest step back.
     """
     names = (
         *("distance", "furthest_base_offset", "furthest_last_offset", "furthest_timed_before", "producer_id"),

@@ -80,7 +80,7 @@ def place(prefix: str = "") -> dict[str, Column]:
     """Return the FOUND columns of a batch's file position and timestamp.
 
     Args:
-        prefix: prefix of these three column names in the rows.
+        prefix: prefix of the columns `segment_base_offset`, `position` and `timestamp` in the rows.
     """
     return {name: F.col(f"{prefix}{name}") for name in ("segment_base_offset", "position", "timestamp")}
 

@@ -1,8 +1,8 @@
 """The complete history of suspect producers: for each batch, facts about the earlier batches of its producer.
 
 Sequences wrap after 2147483647, so the module uses places instead. A batch's `place` is its distance in sequences from
-the first batch of its epoch, and never wraps. Every window frame ends at or before the current row, because Spark
-would compute another frame again for every row.
+the first batch of its epoch, and never wraps. Every window frame ends at or before the current row. If a frame ended
+later, Spark would compute the frame again for every row.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def history(batches: DataFrame, suspects: DataFrame, partitions: DataFrame) -> D
     Args:
         batches: rows of `batches.audited`.
         suspects: PRODUCER columns.
-        partitions: rows of the module `audit.partitions`.
+        partitions: rows of `partitions.of_listing` or `of_facts`.
     Returns:
         The columns of `batches`, `log_start_offset`, `is_compacted`, and the columns below. "Earlier" means: of the
         same producer in the same partition, at a lower offset. A column is null if no such row exists.
@@ -34,10 +34,11 @@ def history(batches: DataFrame, suspects: DataFrame, partitions: DataFrame) -> D
         - `before`: the previous batch. For a batch with sequences, it is the previous batch with sequences.
         - `epoch_before`: the largest epoch of the earlier batches.
         - `marked`: the previous marker. `marked_epoch`: the largest epoch of the earlier markers.
-        - `coordinated`: the last earlier marker with the largest coordinator epoch.
+        - `coordinated`: the earlier marker with the largest coordinator epoch; if several have it, the last of them.
         - `was_open` (bool): a transaction was open.
         - `opened`: the previous transactional batch with sequences; null if any control batch follows it, even one
-          that compaction emptied. `opened_epoch`: the largest epoch of such earlier batches.
+          that compaction emptied. `opened_epoch`: the largest epoch of the earlier transactional batches with
+          sequences.
         - `is_aborted` (bool): the batch's transaction was aborted.
         - `is_read` (bool): read_committed consumers get the batch, because it is neither aborted nor below the log
           start offset.
@@ -83,15 +84,17 @@ def sequences(seen: DataFrame) -> DataFrame:
     """Return the rows of `history` with the places of their sequences.
 
     Returns:
-        The columns of `history`, the columns of `_with_read`, and these columns. They compare a batch with the earlier
-        batches of its producer's epoch, and are null for the first one. They are valid only for rows with `is_data`.
+        The columns of `history`, the columns of `_with_read`, and the columns below. They compare a batch with the
+        earlier batches of the same producer and epoch. They are valid only for rows with `is_data`. Without an earlier
+        batch, `frontier`, `run_frontier`, `lowest`, `step` and `copy` are null.
 
         - `place`: place of the first sequence, 0 for the first batch. `place_end`: exclusive end.
         - `frontier`: the largest earlier `place_end`. `lowest`: the smallest earlier `place`.
-        - `run_frontier`: like `frontier`, but only over batches since the last one that restarted with sequence 0.
+        - `run_frontier`: like `frontier`, but only over the batches since the last restart with sequence 0.
         - `step`: distance from the previous batch's `sequence_end`; 0 if the batch continues that batch.
         - `has_hole` (bool): an earlier batch skipped sequences, so a place below `frontier` may be unwritten.
-        - `copy`: an earlier batch with the same sequences: the last one with `is_read`, else the last one.
+        - `copy`: the last earlier batch with the same sequences and `is_read`. If no such batch has `is_read`, the last
+          earlier batch with the same sequences.
     """
     in_epoch = Window.partitionBy(*EPOCH).orderBy("base_offset")
     stepped = seen.withColumn("step", step(F.col("base_sequence"), F.lag("sequence_end").over(in_epoch))).withColumn(
@@ -122,7 +125,7 @@ def _with_read(placed: DataFrame) -> DataFrame:
     """Add three columns about sequences that read_committed consumers got from earlier batches of the epoch.
 
     - `may_be_read` (bool): the batch overlaps the range from the lowest to the highest place that was read.
-    - `was_read` (bool): the batch overlaps the gapless part at the end of that range.
+    - `was_read` (bool): the batch overlaps the last part of that range, which has no gap.
     - `follows_double` (bool): `is_read` and `was_read` are true for the previous batch of the epoch.
     """
     in_epoch = Window.partitionBy(*EPOCH).orderBy("base_offset")

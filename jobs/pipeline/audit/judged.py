@@ -37,7 +37,7 @@ def _is_there() -> Column:
 
 
 def _is_whole() -> Column:
-    """Return the condition that the log has no hole. A hole may have contained a marker, so it proves no finding."""
+    """Return a condition: the finding is valid only without a hole, because a hole may have contained a marker."""
     return F.col("kind") == str(AuditKind.EPOCH_RAISED_IN_TRANSACTION)
 
 
@@ -68,7 +68,7 @@ def judged(
     Args:
         found: the findings (schema FOUND).
         holes: rows of `batches.holes`. They show whether missing batches were unread, lost or overwritten.
-        partitions: rows of the module `audit.partitions`.
+        partitions: rows of `partitions.of_listing` or `of_facts`.
         ids: rows of `transactional_ids`.
         run: number of the audit.
         expiration: the broker's producer.id.expiration.ms; None for no expiration.
@@ -97,7 +97,11 @@ def judged(
 
 
 def _with_holes(found: DataFrame, holes: DataFrame) -> DataFrame:
-    """Add `is_torn` and `is_unread` (bool): offsets are missing between the two batches, and some were not decoded."""
+    """Add two columns (bool) about the offsets between the two batches of a finding.
+
+    - `is_torn`: offsets are missing.
+    - `is_unread`: some of the missing offsets were not decoded.
+    """
     theirs = holes.select(*(F.col(name).alias(f"its_{name}") for name in HOLE))
     start = F.coalesce(F.col("before_last_offset") + 1, F.col("log_start_offset"))
     lies_between = (

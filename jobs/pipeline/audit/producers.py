@@ -16,17 +16,17 @@ _NEEDED = (
 
 
 def producers(batches: DataFrame, partitions: DataFrame) -> DataFrame:
-    """Return one row per producer and partition that is suspect, has a transaction, or has a step back in time.
+    """Return one row per producer and partition with a suspect batch, a transaction, or a step back in time.
 
-    Batches without a producer id are grouped by segment. Otherwise one task would get all of them in a partition.
+    Batches without a producer id are grouped by segment. Otherwise one task would get all such batches of a partition.
 
     Args:
         batches: rows of `batches.audited`.
-        partitions: rows of the module `audit.partitions`.
+        partitions: rows of `partitions.of_listing` or `of_facts`.
     Returns:
         - PRODUCER. `is_suspect` (bool): a batch does not follow its predecessor.
         - `opened`: base offset of the batch that opened the last transaction. `written`: last offset of the last
-          transactional batch. `open_epoch`: its producer epoch. `ended`: base offset of the last marker.
+          transactional batch. `open_epoch`: producer epoch of that batch. `ended`: base offset of the last marker.
         - `steps_back`: number of batches that are older than their predecessor. `distance`: ms of the largest step
           back. `furthest_base_offset`, `furthest_last_offset`: offsets of the batch with that step.
           `furthest_timed_before`: last offset of the predecessor of this batch.
@@ -56,7 +56,7 @@ def _was_open() -> Column:
 
 
 def _compared_with_before(rows: DataFrame) -> DataFrame:
-    """Add columns about the earlier batches and markers of the same producer; they are null if there are none."""
+    """Add columns about the earlier batches and markers of the same producer; null if no such rows exist."""
     along = Window.partitionBy(*_STREAM).orderBy("base_offset")
     before = along.rowsBetween(Window.unboundedPreceding, -1)
     is_data, is_marker = F.col("is_data"), F.col("marker").isNotNull()

@@ -1,9 +1,9 @@
-"""Findings about sequences: `found.found` makes the columns, and their rows are rows of `history.sequences`.
+"""Findings about sequences. Each kind is a column, made by `found.found` over rows of `history.sequences`.
 
 A batch with sequences has at most one such finding. A batch that continues the previous batch of its epoch has none.
-A batch that continues at `frontier` has none either, such as the first new batch after a duplicate. Two kinds of
-batches are duplicates although they continue another batch: batches with the same sequences as an earlier batch, and
-the first batch that gives read_committed consumers sequences that they got before.
+A batch that continues at `frontier` has none either, such as the first new batch after a duplicate. In two cases
+a batch is a duplicate although it continues another batch. An earlier batch has the same sequences. Or it is the first
+of several batches that give read_committed consumers sequences which they got before.
 
 A broker cannot recognize records that a client sent again under another producer id or epoch. `copies` finds them.
 Batches with the same length, record count and timestamps are candidates. If the CRC of their records is the same too,
@@ -85,7 +85,10 @@ def _forgotten() -> dict[str, Column]:
 
 
 def _behind() -> dict[str, Column]:
-    """Return the columns for a batch below the frontier. It is hidden if no consumer got its sequences before."""
+    """Return the columns for a batch below the frontier.
+
+    `is_hidden`: the batch was aborted, or no read_committed consumer can have got its sequences before.
+    """
     is_hidden = F.col("is_aborted") | ~F.col("may_be_read")
     return {**_forgotten(), "is_hidden": is_hidden, "distance": F.col("frontier") - F.col("place")}
 
@@ -144,7 +147,7 @@ def _writers() -> dict[str, Column]:
 
 
 def _words() -> dict[str, Column]:
-    """Return the condition of each word in the table CONFIDENCE, over rows of `_with_original`."""
+    """Return a condition over rows of `_with_original` for each word that the table CONFIDENCE uses."""
     original, producer_id = F.col("original"), F.col("producer_id")
     is_plain = ~F.col("is_transactional") & ~original["is_transactional"]
     was_in_flight = original["of_epoch"] - original["number"] < IN_FLIGHT
@@ -165,7 +168,7 @@ def renumbered(batches: DataFrame, copied: DataFrame, partitions: DataFrame) -> 
     Args:
         batches: rows of `audited`.
         copied: rows of `copies`.
-        partitions: rows of the module `audit.partitions`.
+        partitions: rows of `partitions.of_listing` or `of_facts`.
     """
     original, confidence = F.col("original"), _confidence()
     finding = found(
@@ -183,7 +186,8 @@ def renumbered(batches: DataFrame, copied: DataFrame, partitions: DataFrame) -> 
 def _with_original(batches: DataFrame, copied: DataFrame, partitions: DataFrame) -> DataFrame:
     """Add the columns of `history` to rows of `copies`, and the three columns below.
 
-    - `original`: the first earlier batch with the same records and `is_read`; if none is read, the first of all.
+    - `original`: the first earlier batch with the same records and `is_read`. If no such batch has `is_read`, the first
+      earlier batch with the same records.
     - `number`: the batch's position in its epoch, from 1. `of_epoch`: the number of batches in that epoch.
     """
     seen = history(batches, copied.select(*PRODUCER).distinct(), partitions).where("is_data")
