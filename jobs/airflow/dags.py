@@ -51,7 +51,7 @@ def daily(*, schedule: str = "0 3 * * *", maintain: bool = True, **submit: Any) 
 
 
 def backfill(*, schedule: str = "0 0 * * *", **submit: Any) -> DAG:  # noqa: ANN401 - RunOperator's
-    """Return the backfill DAG. Each run tiers the segments whose largest timestamp is before the end of one day.
+    """Return the backfill DAG. A run tiers segments whose largest timestamp is before the end of the run's day.
 
     Airflow runs the oldest day first, so each run uploads the segments that ended on its day. You may repeat days or
     run them in another order: no segment is uploaded twice, and no gap remains.

@@ -34,7 +34,7 @@ _NOT_GIVEN = (None, ParameterSource.DEFAULT, ParameterSource.DEFAULT_MAP)
 
 
 def kept_options(ctx: click.Context) -> dict[str, tuple[str, ...]]:
-    """Return, for each command in NAMED, the words of the user's options that the named command has too.
+    """Return the user's options as words, by command name. Each command in NAMED gets only options that it has.
 
     Options that a settings file set are left out, because the next command reads the same file. The options of the
     remote location (_LOCATION) are returned even if a settings file set them. Secrets are masked.
@@ -71,7 +71,7 @@ def _names(command: click.Command) -> set[str]:
 
 
 def given_options(ctx: click.Context, *, of_file: Container[str] = ()) -> dict[str, tuple[str, ...]]:
-    """Return the words of each option that the command line or the environment set, by long name without dashes.
+    """Return the options that the command line or the environment set, as words, by long name without dashes.
 
     Args:
         ctx: context of the command.

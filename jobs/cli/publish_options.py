@@ -41,7 +41,7 @@ class ProofRequest:
     unproven: bool = False
 
     def prover(self, situation: Situation, store: ObjectStore, talk: Talk, *, apply: bool) -> ProvePlace:
-        """Return the ProvePlace that collects evidence whether the situation's brokers read a location in `store`.
+        """Return the ProvePlace that finds out whether the situation's brokers read a location in `store`.
 
         Raises:
             MetadataTopicAbsentError: the cluster has no topic `__remote_log_metadata`.

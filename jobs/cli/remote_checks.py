@@ -62,7 +62,7 @@ def verified_partitions(file: Path | None) -> list[VerifiedPartition]:
 
 
 def verified_lines(found: Sequence[VerifiedPartition], place: Place) -> list[str]:
-    """Return a line per verified partition. If no partition was verified, return the commands that verify."""
+    """Return a line per verified partition; if there is none, the commands that verify remote segments."""
     from tiersnap.snapshot.gate.next_steps import VERIFY_AS_LINES
 
     if not found:

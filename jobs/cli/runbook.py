@@ -50,7 +50,7 @@ class RunbookEntry:
 
     @property
     def is_table(self) -> bool:
-        """Return whether the entry is a section that explains words in a table; each row is an entry of its own."""
+        """Return whether the entry is a section with a table that explains words. Its rows are entries too."""
         return _SYMPTOM not in self.text and _ROW.search(self.text) is not None
 
     @property

@@ -153,7 +153,10 @@ def tell_left_to_brokers(output: Output, verdicts: Mapping[Verdict, int]) -> Non
 
 
 def leftovers_by_kind(objects: int, swept: SweptStore) -> dict[str, int]:
-    """Return the counts of removed leftovers by kind, without zeros; `objects` is the count of segments' objects."""
+    """Return the counts of removed leftovers by kind, without zeros.
+
+    `objects` is the number of removed objects of segments; `swept` has the other counts.
+    """
     counts = {"objects": objects, "probes": swept.probes, "files": swept.files, "uploads": swept.uploads}
     return {name: count for name, count in counts.items() if count}
 

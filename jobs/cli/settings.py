@@ -150,7 +150,7 @@ def _read_section(section: object, name: str, command: click.Command, path: Path
 
 
 def _value(value: object, option: click.Option, setting: str) -> object:
-    """Return a value as a user would type it, so that the option can parse it. YAML turns some values into numbers.
+    """Return a value as a user would type it, because YAML has turned some values into numbers.
 
     Args:
         value: the value that YAML read.

@@ -70,7 +70,7 @@ class _Json(logging.Formatter):
 
 
 class _Handler(logging.StreamHandler):  # type: ignore[type-arg]
-    """The log handler of tiersnap. If a process runs several commands, each replaces only this handler."""
+    """The log handler of tiersnap. If a process runs several commands, each command replaces only this handler."""
 
 
 def configure(level: str, log_format: LogFormat) -> None:

@@ -376,7 +376,7 @@ def _of_lost_indexes(totals: ScanTotals, place: Place) -> Iterator[str]:
 
 
 def _of_snapshots(totals: ScanTotals, place: Place) -> Iterator[str]:
-    """Yield the messages about replicas without producers, and the next step for the worst snapshots."""
+    """Yield the messages about replicas without producers, and the next step for wrong or missing snapshots."""
     from tiersnap.snapshot.gate.exit_code import OtherProblem
     from tiersnap.snapshot.gate.next_steps import REPAIR, REPAIR_REMOTE, REPLACE, REPLACE_REMOTE
 

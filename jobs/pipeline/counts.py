@@ -102,7 +102,7 @@ def count_doubt(outcome: RunOutcome, doubted: str | None, place: str) -> None:
 def count_lost(
     outcome: RunOutcome, count: int, listed: DataFrame, location: Sequence[str], collected: Collection[str]
 ) -> None:
-    """Add an error for each partition that lost offsets in remote storage, below its first local segment.
+    """Add an error for each partition whose remote log lacks offsets below the first local segment.
 
     Args:
         outcome: the counts to add to.

@@ -57,7 +57,7 @@ class Damage:
 
 
 def damage(listed: DataFrame, unread: DataFrame, keep: Keep, *, check_crc: bool) -> tuple[Damage, DataFrame]:
-    """Return the damage of a listing and of incompletely decoded segments, and a DataFrame of all findings.
+    """Return the damage of listed folders and of incompletely decoded segments, and a DataFrame of all findings.
 
     The DataFrame has PARTITION_KEY and is cached. An incomplete batch at the end of the active segment is no damage.
 

@@ -12,7 +12,10 @@ from tiersnap.snapshot.tables.schema_parts import PARTITION_KEY
 
 
 def led(listed: DataFrame, leaders: Sequence[str]) -> DataFrame:
-    """Return the replicas in the log directories `leaders`, and all replicas of partitions without one there."""
+    """Return the replicas in the log directories `leaders`.
+
+    If a partition has no replica in these directories, return all replicas of the partition.
+    """
     is_leader = F.col("log_dir").isin(list(leaders))
     is_known = F.max(is_leader).over(Window.partitionBy("topic", "partition"))
     return listed.withColumn("_is_led", is_leader | ~is_known).where("_is_led").drop("_is_led")

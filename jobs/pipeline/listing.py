@@ -155,7 +155,7 @@ class ListPartitions:
         look: lists remote segments; None if remote storage is not read.
         since: ms since the epoch. The scan window starts at the first segment with a later record; None for no window.
         wants_start: whether to find a snapshot in remote storage from which a replay can start.
-        living: the broker's expiration of producers, to find replicas that lost active producers; None to find none.
+        living: the broker's expiration of producers, to find replicas that lost active producers; None to skip this.
     """
 
     topic_ids: dict[str, str] = field(default_factory=dict)

@@ -78,7 +78,7 @@ def differences(listed: DataFrame, remote_log_segments: DataFrame, *, run: int) 
 
 
 def _is_published() -> Column:
-    """Return `is_published` of the found remote segment. If it is null, return true if the table has true."""
+    """Return `is_published` of the found remote segment; if it is null, true if the table has true, else null."""
     return F.coalesce(F.col("found.is_published"), F.when(F.col("known.is_published"), F.lit(True)))
 
 

@@ -81,7 +81,7 @@ def unread_snapshots(changes: DataFrame, listed: DataFrame, partitions: DataFram
 
 
 def look(unread: DataFrame) -> DataFrame:
-    """Read the files in `unread` again. Return the partitions of files with `is_answered` (schema ANSWERED)."""
+    """Read the files again, and return the partitions of files for which `is_answered` is true (schema ANSWERED)."""
     return unread.mapInArrow(of_batches(look_again), of_arrow(ANSWERED)).distinct()
 
 

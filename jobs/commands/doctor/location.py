@@ -39,7 +39,7 @@ def judge_location(situation: Situation, verdict: LocationVerdict | None) -> Jud
 
     Args:
         situation: has the settings of the broker on this host. They are the evidence if `verdict` is None.
-        verdict: the verdict of a comparison with the cluster; None if there was none.
+        verdict: the verdict of a comparison with the cluster; None without a comparison.
     """
     if situation.remote.value is None:
         return None

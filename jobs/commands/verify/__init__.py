@@ -239,7 +239,7 @@ def _show(
 def _log_dirs(situation: Situation, tier: TierRequest) -> tuple[str, ...]:
     """Return the log directories to verify.
 
-    If the command line has --remote or --warehouse but no LOGDIR, return none, even if a broker runs on this host.
+    If the command line has --remote or --warehouse but no LOGDIR, return (), even if a broker runs on this host.
     """
     found = situation.log_dirs
     is_alone = situation.remote.source == COMMAND_LINE or tier.warehouse is not None

@@ -204,7 +204,7 @@ class TierVerification:
         selection: partitions to verify.
         tier: options of the command.
         asked: depth, current time and expiration.
-        local_logs: logs to compare with. Only their partitions are verified; None verifies all partitions.
+        local_logs: logs to compare with. Only their partitions are verified; None for all partitions.
         cluster: asked for log start offsets; None to use the offsets of local logs only.
     """
 

@@ -2,8 +2,8 @@
 
 A batch with sequences has at most one such finding. A batch that continues the previous batch of its epoch has none.
 A batch that continues at `frontier` has none either, such as the first new batch after a duplicate. In two cases
-a batch is a duplicate although it continues another batch. An earlier batch has the same sequences. Or it is the first
-of several batches that give read_committed consumers sequences which they got before.
+a batch is a duplicate although it continues another batch. Case 1: an earlier batch has the same sequences. Case 2: the
+batch is the first of several batches whose sequences read_committed consumers got before.
 
 A broker cannot recognize records that a client sent again under another producer id or epoch. `copies` finds them.
 Batches with the same length, record count and timestamps are candidates. If the CRC of their records is the same too,
