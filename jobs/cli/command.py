@@ -117,7 +117,7 @@ class Prints:
 
 
 class Command(HelpPage):
-    """A command with declared output types. If the value of a parameter contains a password, it raises UsageError."""
+    """A command with declared output types. The command refuses parameter values that contain a password."""
 
     prints: Prints | None = None
 

@@ -174,7 +174,7 @@ def _summary(done: Unblocked, request: HostRequest) -> UnblockSummary:
 
 
 def _tell_freed(output: Output, done: Unblocked, rows: Iterable[FreedPartition], *, apply: bool) -> None:
-    """Print the next steps. If `apply` is False, print the number of segments that --apply would upload, too."""
+    """Print the next steps. If `apply` is False, also print the number of segments that --apply would upload."""
     from tiersnap.snapshot.replay.remote_listing import Encryption
 
     tell_mended(output, done.tiered.counts.snapshots_mended)

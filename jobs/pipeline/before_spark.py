@@ -219,7 +219,7 @@ def refuse_two_clusters(owners: Mapping[str, MetaProperties]) -> None:
 def facts_from_cluster(
     cluster: Cluster, found: Discovered, told: Mapping[str, StatedFacts], *, is_bounded: bool
 ) -> dict[str, StatedFacts]:
-    """Return `told`, by folder name, with the offsets and topic ids that the cluster returns.
+    """Return the facts in `told`, with the offsets and topic ids of the cluster added, by folder name.
 
     Args:
         cluster: asked for the topic ids and the leaders' offsets.

@@ -47,8 +47,8 @@ def partition_changes(
         - `decode_count`: number of segments to decode. `decode_bytes`: their bytes. `wanted`: array of these segments,
           with `topic_id`, and with `base_offset` and all later columns of WANTED.
         - `retry_count`: how many of these segments have not changed, but could not be read by an earlier run.
-        - `left_out_count`, `left_out_bytes`: segments that no run decoded and that no replay needs, because they are in
-          remote storage or before the scan window.
+        - `left_out_count`, `left_out_bytes`: number and bytes of segments that no run decoded and that no replay needs.
+          Such segments are in remote storage or before the scan window.
         - `finding_count`, `copy_count`: length of `findings` and of `copies` in `listed`.
         - `unknown_encryption`: 1 if no manifest shows whether the plugin encrypts this partition, else 0.
         - `unread_count`: number of snapshot files that the last replay could not read, 0 if `is_changed`; see `unread`.

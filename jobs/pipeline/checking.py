@@ -158,7 +158,7 @@ def verified(warehouse: Warehouse) -> dict[Key, RemoteChecked]:
 def to_check(spark: SparkSession, plan: CheckPlan, known: DataFrame, compared: DataFrame) -> DataFrame:
     """Return the partitions of a plan (schema TO_CHECK), spread over at most spark.sql.shuffle.partitions tasks.
 
-    A task verifies several partitions: its start costs 130 ms of CPU, more than the checks of most partitions.
+    A task verifies several partitions, because the start of a task costs more CPU (130 ms) than most partitions.
 
     Args:
         spark: session.

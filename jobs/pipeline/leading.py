@@ -24,7 +24,7 @@ def led(listed: DataFrame, leaders: Sequence[str]) -> DataFrame:
 def led_by_cluster(listed: DataFrame, leaders: DataFrame) -> DataFrame:
     """Return one replica per partition. If the sources contain several, return the leader's replica.
 
-    If none of several replicas is in a log directory of the leader, the partition is left out.
+    If a partition has several replicas in the sources, but not the leader's replica, it is left out.
 
     Args:
         listed: the listed partitions (schema LISTED).
@@ -41,7 +41,7 @@ def unled(listed: DataFrame, leaders: DataFrame) -> DataFrame:
 
 
 def still_led(found: DataFrame, listed: DataFrame, leaders: DataFrame | None) -> DataFrame:
-    """Return PARTITION_KEY of the chosen replicas, and of all replicas of partitions whose leader's replica is unknown.
+    """Return PARTITION_KEY of the chosen replicas, and of all replicas of the partitions that `unled` returns.
 
     Args:
         found: all replicas (schema LISTED).

@@ -94,7 +94,7 @@ def read_log_tables(rows: PartitionInput) -> LogTables | None:
 def _read_from(segments: dict[int, SegmentFacts], decoded: set[int]) -> int:
     """Return the lowest base offset such that all segments from there to the log end are decoded.
 
-    If the last segment is not decoded, return the end offset of the segment, or the base offset of an active segment.
+    If the last segment is not decoded, return its end offset. If this segment is active, return its base offset.
     """
     found = max((each.next_base_offset or base for base, each in segments.items()), default=0)
     for base in sorted(segments, reverse=True):

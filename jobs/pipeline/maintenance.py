@@ -81,7 +81,7 @@ def maintain(warehouse: Warehouse, *, apply: bool, vacuum_after_hours: float = 1
 
     Args:
         warehouse: the tables.
-        apply: False changes nothing.
+        apply: whether to change the tables.
         vacuum_after_hours: age in hours from which files of older versions are deleted. Readers and writers may use
             younger files, so Delta accepts less than 168 hours only with the setting in _DELTA_CHECKS.
 

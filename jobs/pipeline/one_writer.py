@@ -42,8 +42,7 @@ def only_run(
     """Exclude other runs from a warehouse, and yield a function to call before each commit.
 
     A second run would assume that the first run was killed, and would delete the remote segments that the first run is
-    uploading.
-    On HDFS no run is excluded, so the scheduler must not start two runs.
+    uploading. On HDFS no run is excluded, so the scheduler must not start two runs.
 
     Args:
         warehouse: URI; None to exclude no run.

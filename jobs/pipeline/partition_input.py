@@ -96,7 +96,7 @@ class PartitionInput:
     """
 
     def __init__(self, batches: Iterator[pa.RecordBatch]) -> None:
-        """Read the rows before WINDOW and DECODES.
+        """Read the rows that come before the rows of WINDOW and DECODES.
 
         Raises:
             ValueError: the rows are not in order. The other methods raise it too, for the rows that they read.

@@ -1,4 +1,4 @@
-"""Stage 4, replay: replays the decodes of the changed partitions. A replay starts at the state of an earlier one."""
+"""Stage 4, replay: replays the decodes of the changed partitions, from the state that an earlier replay stored."""
 
 from __future__ import annotations
 

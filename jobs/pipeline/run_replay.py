@@ -1,4 +1,4 @@
-"""The middle stages of a run: decode, replay, and rows about remote segments and deleted partitions for the tables."""
+"""The middle stages of a run: decode, replay, and append rows about remote segments and deleted partitions."""
 
 from __future__ import annotations
 

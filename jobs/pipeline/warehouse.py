@@ -186,7 +186,7 @@ class Warehouse:
             self.spark.sql(f"COMMENT ON TABLE {name} IS '{comment}'")
 
     def delete(self, table: str, key: Sequence[str], doomed: DataFrame) -> None:
-        """Commit one version of a table without some rows.
+        """Delete rows of a table in one commit.
 
         Args:
             table: name of the table.

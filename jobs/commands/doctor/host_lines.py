@@ -111,7 +111,7 @@ def _line_of_waiting(at: WaitingPartition) -> str:
 
 
 def lines_of_replicas(host: Host) -> Iterator[str]:
-    """Yield a line for each of the first replicas without producers (MOST_LINES). The last line counts the others."""
+    """Yield a line for each of the first MOST_LINES replicas without producers. The last line counts the others."""
     return first_lines(host.lost_producers, lambda replica: replica[2].says(replica[1]), "replica")
 
 

@@ -34,5 +34,5 @@ def unused_topics(cluster: Cluster | None, view: RemoteView) -> list[UnusedTopic
 
 
 def lines_of_unused(topics: Sequence[UnusedTopic]) -> Iterator[str]:
-    """Yield a line for each of the first unused topics (MOST_LINES). The last line counts the others."""
+    """Yield a line for each of the first MOST_LINES unused topics. The last line counts the others."""
     return first_lines(topics, lambda topic: topic.says(), "topic")

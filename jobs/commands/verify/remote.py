@@ -81,7 +81,7 @@ class TierRequest:
     recheck: int | None
 
     def refuse_beside_files(self) -> None:
-        """Raise UsageError for --sample, --resume and --warehouse. The files of LOGDIR cannot be verified with them."""
+        """Raise UsageError for --sample, --resume and --warehouse, which do not work for the files of LOGDIR."""
         given = {"--sample": self.sample, "--resume": self.resume, "--warehouse": self.warehouse}
         for name, value in given.items():
             if value is not None:
