@@ -141,7 +141,7 @@ def verify(
     byte. With --depth local files are not compared.
 
     A remote snapshot is compared with the log in LOGDIR. If LOGDIR lacks the snapshot's offset, the snapshot is
-    compared with its own segment and with earlier snapshots, except for producers that a broker would drop now.
+    compared with its own segment and with earlier snapshots. Producers that a broker would drop now are not compared.
 
     CORRUPT and MISSING segments end the command with exit code 5. NOT_COMPARED means that the command found no error,
     but had no log to compare with. NOT_CHECKABLE means that the plugin encrypted the segment. A changed batch with a
