@@ -1,4 +1,8 @@
-"""Find the complete remote segments of a partition in either layout, and refuse the wrong layout. No claim is read."""
+"""Find the complete remote segments of a partition, and detect segments in the other layout. No claim is read.
+
+The layout of a remote location is the Aiven plugin's or LocalTieredStorage's. The other layout is the one that the
+location does not use.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +35,7 @@ def complete_segments(
 def complete_in_other_layout(
     location: RemoteLocation, partition: TopicIdPartition, segment_ids: Collection[str]
 ) -> frozenset[str]:
-    """Return the ids among `segment_ids` whose segments are complete in the other layout.
+    """Return the ids among `segment_ids` whose segments are complete in the layout that `location` does not use.
 
     If `segment_ids` is empty, make no request.
     """
@@ -50,11 +54,13 @@ def check_other_layout(location: RemoteLocation, partition: TopicIdPartition, pu
     """Raise OtherLayoutError if the partition's segments are in the other layout.
 
     Call this function only if the partition has no complete segment in the layout of `location`. It makes one request:
-    it lists at most one page of the other layout. A segment counts if it has all objects; no manifest is read.
+    it lists at most one page of the other layout. A segment is in the other layout if all its objects exist there. No
+    manifest is read.
 
     Args:
         published: ids of the segments that brokers read, according to the cluster's records. If the other layout has
-            none of them, brokers do not read the other layout, and no error is raised. Empty without records.
+            none of them, brokers do not read the other layout, and no error is raised. Pass an empty collection if no
+            records were read.
     """
     other = location.in_other_layout
     page = islice(location.store.list(keys.partition_segments(partition, local=other.is_local)), LIST_PAGE)

@@ -1,8 +1,10 @@
 """Find the finished remote segments of a store, as KIP-405 metadata.
 
-A complete segment counts as finished, with two exceptions. It does not count if no attempt has finished its claim,
-because another attempt may take over the claim and delete the segment. It does not count if a later attempt finished
-the claim with a segment of the same offsets, because that segment replaced it.
+A complete segment without a claim counts as finished. A complete segment with a claim is skipped in three cases:
+
+    the claim is damaged
+    no attempt has finished the claim, so another attempt may take over the claim and delete the segment
+    a later attempt finished the claim in the same layout, so the segment of that attempt is used instead
 """
 
 from __future__ import annotations

@@ -52,9 +52,10 @@ class HostInventory:
     _is_away: bool = False
 
     def beginning(self, partition: Partition) -> Beginning:
-        """Return how the log begins below its first local file.
+        """Return whether the log begins in remote storage, and the producer state at the first local offset.
 
-        If all local segments are tiered, no upload needs the producer state, so no remote segment is read.
+        If all local segments are tiered, the state is left unknown and no remote segment is read. No upload needs the
+        state then.
         """
         if not may_begin_below(partition) or not _may_be_tiered(partition):
             return NOT_LOOKED

@@ -144,9 +144,12 @@ class KnownManifests:
 
 
 def reads_before(size: int | None) -> int:
-    """Return the number of manifest objects to read before `manifests.json` is read. `size` is KnownManifests.size.
+    """Return how many manifest objects to read one by one. After that, `manifests.json` is read.
 
     A small `manifests.json` is read at once. Reading a large one takes longer than reading a few manifest objects.
+
+    Args:
+        size: see KnownManifests.
     """
     return FEW if size is None else min(FEW, size // _BYTES_OF_A_REQUEST)
 

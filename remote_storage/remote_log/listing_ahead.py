@@ -3,12 +3,12 @@
 The keys of a topic begin with its name and id, then the partition. Hosts and Spark tasks examine the partitions of a
 topic in the order of their folders' names. One listing of the topic, read page by page, has their keys in this order.
 
-The rule: a listing that is read ahead may be a minute old, and its claims may be older or newer than its segments. It
-may only show that a partition needs nothing. If it shows anything else, `Observe` lists the partition anew. An upload,
-a deletion, a claim and a publication list the partition themselves, by `list_remote_partition` without `listed`.
+A listing that is read ahead may be a minute old, and its claims may be older or newer than its segments. `Observe` uses
+it only if it shows that the partition needs no work. Otherwise `Observe` lists the partition again. An upload, a
+deletion, a claim and a publication list the partition themselves, by `list_remote_partition` without `listed`.
 
-Keys of other partitions cost CPU for nothing. So the first partitions of a topic are listed one by one, and reading
-ahead ends if it costs more than it saves.
+The listing of a topic may contain partitions that the caller skips, and reading their keys costs CPU. So the first
+partitions of a topic are listed one by one, and reading ahead ends if it costs more than it saves.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class PartitionKeys:
 
 
 def list_keys(location: RemoteLocation, partition: TopicIdPartition) -> PartitionKeys:
-    """List a partition now: its claims, then its segments. So each listed claim is at least as old as the segments."""
+    """List the claims of a partition, then its segments. So the list of claims is never newer than the segments."""
     beside = tuple(location.store.list(keys.partition_claims(partition)))
     segments = tuple(location.store.list(keys.partition_segments(partition, local=location.is_local)))
     return PartitionKeys(beside, segments)
@@ -43,7 +43,10 @@ def list_keys(location: RemoteLocation, partition: TopicIdPartition) -> Partitio
 
 @dataclass
 class ListingAhead:
-    """Serves partitions from a listing of their topic. It keeps the unread keys of two pages, of the last topic."""
+    """Serves partitions from a listing of their topic.
+
+    Only the listing of the last topic is kept: one page of claims and one page of segments.
+    """
 
     fresh_seconds: float = 60.0  # greatest age of a listing
     _topic: _Topic | None = None  # the topic of the last partition
@@ -121,7 +124,7 @@ class _Pages:
         return found
 
     def _begin(self, prefix: str) -> None:
-        """Begin the listing anew at `prefix`, unless another page of other keys is too expensive."""
+        """Begin a new listing at `prefix`. Do nothing if a page of unneeded keys would be too expensive."""
         self._spare -= LIST_PAGE
         if self._spare < 0:
             return
@@ -130,7 +133,7 @@ class _Pages:
         self._read_on()
 
     def _read_on(self) -> None:
-        """Read the next object. A listing that fails is not read on."""
+        """Read the next object. If the request fails, the next call of `below` begins a new listing."""
         rest, self._rest = self._rest, None
         assert rest is not None, "the listing has begun"
         self._next = next(rest, None)

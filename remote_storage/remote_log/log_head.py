@@ -1,4 +1,4 @@
-"""Find offsets of a log that remote storage lost, for `verify` and for listings of remote storage.
+"""Find the offsets that a log lost in remote storage, for `verify` and for listings of remote storage.
 
 Offsets in a gap between complete segments are lost, because retention deletes only the oldest segments. Offsets below
 the first segment are lost if they are at or above the log start offset, because brokers advance the log start before
@@ -48,7 +48,11 @@ AskLogStart = Callable[[TopicIdPartition], int | None]
 
 
 def start_by_files(partition: Partition, covered: Sequence[Interval] = ()) -> KnownLogStart | None:
-    """Return the log start that the files of a log directory and the `covered` offsets show; None if unknown."""
+    """Return the log start offset according to the files of a log directory; None if unknown.
+
+    Args:
+        covered: offsets of the log's lineage that remote segments cover.
+    """
     start = log_start_of(partition, covered)
     if start is None:
         return None
@@ -64,7 +68,7 @@ def _has_current_checkpoint(partition: Partition) -> bool:
 
 
 def unknown_log_start(_: TopicIdPartition, __: Sequence[Interval]) -> KnownLogStart | None:
-    """Return None: the LogStartOf for a command without a log directory and without a cluster."""
+    """Return None. A command with neither a log directory nor a cluster uses this function as its LogStartOf."""
     return None
 
 
@@ -86,7 +90,7 @@ class Uploads:
 
     Attributes:
         claimed: segments that have a claim.
-        recorded: base offsets of published segments, from complete records of the cluster.
+        recorded: base offsets of published segments; empty if the cluster's records may be incomplete.
         deleted: ids of segments in the state DELETE_SEGMENT_STARTED or DELETE_SEGMENT_FINISHED.
     """
 
@@ -151,7 +155,7 @@ class LogHead:
         first: the first offset in a remote segment; None without a segment.
         local_from: base offset of the first local file; None without a local log.
         needs_upload: If True, offsets count as lost only if `uploads` proves that they were uploaded. If False, this
-            proof is required only if the local log contains the offsets or no remote segment exists.
+            proof is needed in two cases: the local log contains the offsets, or no remote segment exists.
     """
 
     uploads: Uploads

@@ -154,14 +154,21 @@ class LostBelow:
         return suspected[bisect_right(suspected, segments[0].start_offset) :]
 
     def _missing_uploads(self, segments: Sequence[SegmentObjects], start: int) -> Uploads:
-        """Return the uploads below the local log whose base offset is not the start of any segment of the log."""
+        """Return the uploads below the local log that have no listed segment. `start` is the log start offset.
+
+        An upload is a claim or a published segment. A listed segment matches a claim by its base offset, and a
+        published segment by its segment id.
+        """
         begins = {each.start_offset for each in segments if self._held.get(each.segment_id) != []}
         recorded = self._recorded(ids_of(segments), start)
         claimed = tuple(self._missing_claims(begins, start))
         return Uploads(self.location.store, claimed, recorded, self._deleted)
 
     def _missing_claims(self, begins: Collection[int], start: int) -> Iterator[ClaimedSegment]:
-        """Yield the claims on segments of this log that begin below its first local file and not at one of `begins`."""
+        """Yield this log's claims below the first local file whose base offset is not in `begins`.
+
+        `start` is the log start offset.
+        """
         below = range(self._begin_at(begins, start), self._first)
         for each in self.found.claimed:
             is_missing = each.base_offset in below and each.base_offset not in begins
@@ -169,19 +176,22 @@ class LostBelow:
                 yield each
 
     def _begin_at(self, begins: Iterable[int], start: int) -> int:
-        """Return the highest base offset at or below the log start, which may be in the middle of a segment."""
+        """Return the highest base offset at or below `start`, or `start` if there is none.
+
+        The log start `start` may be in the middle of a segment.
+        """
         bases = chain(begins, (each.base_offset for each in self.found.claimed))
         return max((base for base in bases if base <= start), default=start)
 
     def _is_of_log(self, claimed: ClaimedSegment) -> bool:
-        """Return whether the log has the claim's leader epoch at or after the claim's base offset."""
+        """Return whether the log has an offset of the claim's leader epoch at or above the claim's base offset."""
         epochs = (LeaderEpoch(claimed.leader_epoch, claimed.base_offset),)
         return bool(agreed_intervals(epochs, ENDLESS, self._lineage))
 
     def _recorded(self, ids: Collection[str], start: int) -> tuple[int, ...]:
         """Return the base offsets of published segments whose id is not in `ids`.
 
-        Return none if records may be missing.
+        If records may be missing, return an empty tuple.
         """
         if self.records is None or not self.records.is_complete:
             return ()
@@ -204,7 +214,10 @@ class LostBelow:
         return frozenset([*gone, *self.records.doubtful])
 
     def _read_around(self, segments: Sequence[SegmentObjects], suspected: Iterable[int]) -> None:
-        """Read the segments above each suspected offset, up to the first segment of this log, then those below it."""
+        """Read the segments around each suspected offset.
+
+        Above the offset, reading ends at the first segment with offsets of this log. Below it, see `_read_below`.
+        """
         starts = [each.start_offset for each in segments]
         highest = {bisect_right(starts, offset): offset for offset in suspected}
         for place, offset in sorted(highest.items(), reverse=True):
@@ -216,7 +229,10 @@ class LostBelow:
                 self._read_below(reversed(segments[:place]), offset)
 
     def _read_below(self, segments: Iterable[SegmentObjects], offset: int) -> None:
-        """Read segments, descending, until all segments of one wave of requests end at or below `offset`."""
+        """Read segments in descending order.
+
+        Stop after a group of parallel requests whose segments all end at or below `offset`.
+        """
         for wave in in_waves(self._held_by, segments, is_known=lambda each: each.segment_id in self._held):
             held = list(chain.from_iterable(wave))
             if held and max(end for _, end in held) <= offset:

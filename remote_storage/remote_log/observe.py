@@ -5,8 +5,7 @@ local log still has the offsets, retention did not delete the segment, and `tier
 records name the segment, `mend` restores it, and `tier` uploads no second segment. Lost offsets below the first local
 file are an error (lost_below.py), because no command can upload them.
 
-A partition with closed segments, but without a complete remote segment, costs one further listing. It finds segments in
-the other layout.
+If a partition has closed segments but no complete remote segment, the partition is listed in the other layout, too.
 """
 
 from __future__ import annotations
@@ -80,7 +79,7 @@ class Observe:
         return EncryptionLook(self.location.store)
 
     def __call__(self, partition: Partition, filesystem: FileSystem | None = None) -> RemoteListing:
-        """See RemoteLook. A listing that was read ahead answers only if the partition needs nothing."""
+        """See RemoteLook. A listing that was read ahead is used only if it shows that the partition needs no work."""
         keys = None
         if self.ahead is not None:
             keys = self.ahead.keys_of(self.location, name_of(partition))
@@ -141,7 +140,10 @@ class Observe:
         return find_lost(self.location, found, _closed(partition), partition.leader_epochs or (), ended)
 
     def _with_encryption(self, listing: RemoteListing, found: RemoteInventory) -> RemoteListing:
-        """Return the listing with the encryption, if plain text is refused. LocalTieredStorage never encrypts."""
+        """Add the encryption of the remote segments to the listing, if `refuses_plaintext` is True.
+
+        LocalTieredStorage never encrypts.
+        """
         if not self.refuses_plaintext or self.location.is_local:
             return listing
         shown = self._encryption.of_found(found)
@@ -164,7 +166,7 @@ class Observe:
 
 
 def _needs_nothing(partition: Partition, listing: RemoteListing) -> bool:
-    """Return whether all closed segments are finished, and nothing is to upload, to finish, to delete or to report."""
+    """Return whether all closed segments are tiered, and no remote segment is unfinished, lost or a leftover."""
     if listing.lost or listing.leftover_count:
         return False
     tiered = listing.tiered_segments(partition)
@@ -175,7 +177,7 @@ def _needs_nothing(partition: Partition, listing: RemoteListing) -> bool:
 def _is_settled(listed: RemoteInventory) -> bool:
     """Return whether no segment is incomplete, no claim is damaged, and each segment of ours has its claim.
 
-    The claim is missing if the claims were listed before the upload, and the segments after it.
+    If the claims were listed before an upload and the segments after it, the listing lacks the claim of the segment.
     """
     if listed.leftovers or listed.problems:
         return False
@@ -224,7 +226,10 @@ def _listed(segment: RemoteSegment, *, is_done: bool) -> ListedCopy:
 
 
 def with_records(copies: Iterable[ListedCopy], records: PartitionRecords) -> Iterator[ListedCopy]:
-    """Yield the segments with `is_published` set. If records are incomplete, a segment without a record gets None."""
+    """Set `is_published` of each segment, and yield the segments.
+
+    If records are incomplete, `is_published` of a segment without a record is None.
+    """
     published = ids_of(records.published)
     for each in copies:
         is_published: bool | None = each.segment_id in published
@@ -246,7 +251,7 @@ def missing_objects(records: PartitionRecords, complete: Container[str], local_s
 
 
 def _end_of(found: RemoteInventory, lineage: LeaderEpochs) -> int:
-    """Return the exclusive end of the lineage's offsets in remote segments."""
+    """Return the highest exclusive end offset that the remote segments of the lineage reach; 0 without segments."""
     reached = 0
     for copy in found.segments:
         for _, end in copy.facts.held(lineage):
@@ -261,7 +266,7 @@ def find_lost(
     lineage: LeaderEpochs,
     known_to_brokers: Container[str] | None = None,
 ) -> Iterator[ListedCopy]:
-    """Yield the lost segments, with the offsets of the local segment. `tier` uploads them again.
+    """Yield each lost segment with the offsets of its local segment. `tier` uploads the local segment again.
 
     Each local segment with a claim but without a complete remote segment costs one request.
 

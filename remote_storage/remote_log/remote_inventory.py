@@ -3,8 +3,13 @@
 snapshot.log.coverage decides which segments count for a log. An inventory needs two listings, and one request for each
 manifest that was not read before. Manifests are read newest first, down to the first local offset.
 
-Few claims are read: the claim of the newest segment, and each claim whose last write did not directly follow its
-segment's upload. All other claims are finished, because an upload finishes each claim before it writes the next.
+Only these claims are read:
+
+    the newest claims, down to the first finished one
+    claims at the start offset of an incomplete segment, or of several complete segments
+    claims that were not written within 10 s after their segment
+
+All other claims are finished, because an upload finishes each claim before it writes the next claim.
 """
 
 from __future__ import annotations
@@ -47,7 +52,7 @@ class RemoteInventory:
         uncounted: complete segments of tiersnap, which are also in `leftovers`. Their claim names a later attempt that
             is not complete.
         unread: segments below the local log that have all objects, but whose manifests were not read.
-        unpublished: complete segments, not in `segments`, that are restored only on request.
+        unpublished: complete segments that are restored only on request. They are not in `segments`.
         why_unpublished: the reason why they are not in `segments`, for messages.
     """
 
@@ -88,7 +93,7 @@ class RemoteInventory:
         return replace(self, segments=tuple(right))
 
     def in_flight(self, grace: int = COPY_GRACE_MS) -> tuple[IncompleteSegment, ...]:
-        """Return the segments that a broker may be copying now: not visible, and without a claim.
+        """Return the segments that a broker may be copying now. No claim names them, and their last object is missing.
 
         Args:
             grace: greatest age of the newest object in ms, by the store's clock.
@@ -114,8 +119,8 @@ def list_remote_partition(
         local_start: base offset of the first local segment. Reading stops at segments that end at or below it.
         since: ms. If given, reading stops only if the records of these segments are also older than `since`.
         known: manifests of the partition that were read earlier; by default the manifests in `manifests.json`.
-        of_brokers: ids of the brokers' segments that count; None for all. If given, the claims of all other segments
-            are read.
+        of_brokers: ids of the brokers' segments that count; None if all count. If given, the claims of segments with
+            other ids are read, to find tiersnap's segments.
         listed: objects of the partition from an earlier listing, see `listing_ahead`; None lists the partition now.
     """
     store = location.store
@@ -260,7 +265,7 @@ class _Claims:
         incomplete: Sequence[IncompleteSegment],
         changed: Mapping[ClaimedSegment, int],
     ) -> None:
-        """Read the claims on which a decision depends; `changed` has their last write times (ms)."""
+        """Read the claims that the module docstring lists. `changed` has the last write time of each claim (ms)."""
         doubtful = _doubtful_starts(found, incomplete)
         for segment in self.claimed:
             if segment.base_offset in doubtful:
@@ -283,7 +288,7 @@ class _Claims:
         return replace(segment, claim=claim, is_brokers=claim is None and self._is_brokers(segment))
 
     def _is_brokers(self, segment: RemoteSegment) -> bool:
-        """Return whether a broker uploaded a segment that no claim names."""
+        """Return whether a broker uploaded the segment. Call this only if no claim that was read names the segment."""
         if segment.claimed_as in self.claimed and self.found.get(segment.claimed_as) is None:
             return False  # a claim that was not read or is damaged may name the segment
         return segment.metadata.broker_id >= 0 or segment.objects.is_local
@@ -319,7 +324,7 @@ def _age(segment: ClaimedSegment) -> tuple[int, int]:
 
 
 def _finished_without(found: RemoteSegment | IncompleteSegment) -> str | None:
-    """Return the segment id of the attempt that finished the claim if `found` is an earlier attempt, else None."""
+    """Return the segment id of a later attempt that finished the claim of `found`; None without such an attempt."""
     claim = found.claim
     is_earlier = claim is not None and found.segment_id in ids_of(claim.earlier)
     return claim.finished if claim is not None and is_earlier else None

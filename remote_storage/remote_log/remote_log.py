@@ -79,7 +79,10 @@ class RemoteLog:
         return copy.end_offset <= self.offset and copy.segment_id not in self.untrusted
 
     def claim_facts(self, of: RemoteSnapshot) -> ClaimFacts:
-        """Return whether our claim names the segment, and the provenance if the claim marks the snapshot as trusted."""
+        """Return whether our claim names the segment.
+
+        If the claim marks the segment's snapshot as trusted, the result also has the provenance of the snapshot.
+        """
         try:
             claim = self._claim(self.copies[of.segment_id])
         except CorruptDataError:

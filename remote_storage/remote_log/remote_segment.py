@@ -96,7 +96,7 @@ class RemoteSegment:
 
     @property
     def is_unfinished(self) -> bool:
-        """Return whether our claim names this attempt, and neither has a finished attempt nor keeps this segment."""
+        """Return whether our claim names this segment, is unfinished, and does not list the segment in `kept`."""
         return self.claim is not None and self.claim.finished is None and not self.claim.was_finished(self.segment_id)
 
     @property
@@ -142,9 +142,9 @@ class IncompleteSegment:
 
     @property
     def is_visible(self) -> bool:
-        """Return whether the object exists that makes readers see a segment.
+        """Return whether the object exists that an upload writes last, so that readers see the segment.
 
-        If so, the segment is damaged or is being deleted.
+        An incomplete segment that is visible is damaged or is being deleted.
         """
         return self.objects is not None and self.objects.is_visible
 

@@ -29,7 +29,7 @@ def _mandatory_kinds(*, local: bool) -> tuple[KeyKind, ...]:
 
 
 class Identified(Protocol):
-    """Data of one copy attempt."""
+    """An object with the segment id of a copy attempt."""
 
     @property
     def segment_id(self) -> str:

@@ -1,4 +1,7 @@
-"""Find a log's producer state in remote storage, by a claim that trusts a snapshot, or by the rule of remote_state."""
+"""Find a log's producer state in remote storage.
+
+`find_start` finds a snapshot that a claim marks as trusted. `state_at` applies the rule of remote_state.
+"""
 
 from __future__ import annotations
 
@@ -40,11 +43,12 @@ def state_at(
 ) -> RemoteState:
     """Return the producer state of a log at an exclusive offset, from its remote segments.
 
-    The first search ignores segments whose records are all too old for an active producer (`expiry.since`). If it
-    fails, a second search takes all segments. The segments from the trusted snapshot up to `offset` are downloaded.
+    The first search skips segments whose records are all older than `expiry.since`, because their producers have
+    expired. If it fails, a second search takes all segments. The segments from the trusted snapshot up to `offset` are
+    downloaded.
 
     Args:
-        untrusted: ids of segments whose snapshots start no replay.
+        untrusted: ids of segments whose snapshots must not start a replay.
 
     Raises:
         UnknownStateError: remote storage does not determine the state.
@@ -72,8 +76,8 @@ def living_producers(
 ) -> np.ndarray:
     """Return the ids of active producers in the remote snapshots at or below an offset, ascending.
 
-    Segments whose records are all too old for an active producer (`expiry.since`) are not read. A damaged snapshot adds
-    no producer.
+    Segments whose records are all older than `expiry.since` are not read, because their producers have expired. A
+    damaged snapshot adds no producer.
 
     Raises:
         TransientError, RemoteStorageError: remote storage does not answer, or refuses a request.
@@ -101,7 +105,7 @@ def find_start(
 
     Args:
         copies: finished remote segments, the preferred ones first.
-        known: claims that the listing of `copies` read, by segment id.
+        known: claims that were already read when `copies` were listed, by segment id.
     """
     for copy in copies:
         segment = ClaimedSegment(partition, copy.base_offset, copy.leader_epochs[-1][0])
