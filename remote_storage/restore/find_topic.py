@@ -71,7 +71,7 @@ def _find_partitions(store: ObjectStore, asked: RestoreRequest) -> list[Partitio
 def _list_wanted(store: ObjectStore, asked: RestoreRequest) -> list[PartitionObjects]:
     """List the requested partitions, under the requested topic id and layout.
 
-    A partition, topic id or layout that the user did not name does not restrict the listing.
+    If the user named no partition, topic id or layout, the listing includes all of them.
     """
     numbers, only = asked.numbers, None
     if len(numbers) == 1:

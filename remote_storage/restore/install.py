@@ -151,7 +151,7 @@ class Installation:
         return f"the log cannot be replayed up to this offset: {examination.stopped_by}"
 
     def _look_for_other_ids(self, at: TopicIdPartition) -> None:
-        """Add a sentence for each other topic id with stored snapshots of the same topic and partition."""
+        """Add a sentence to `other_ids` for each other topic id under which snapshots of the partition are stored."""
         for other in sorted(self._partitions_stored(at.topic), key=lambda each: each.topic_id or ""):
             if (other.topic, other.partition) == (at.topic, at.partition) and other != at:
                 self.other_ids.append(

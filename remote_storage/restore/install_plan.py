@@ -198,7 +198,7 @@ class InstallPlanner:
 
 
 def without_folding(partition: Partition, stored: PartitionSnapshots, read_here: ReadSnapshot) -> list[Boundary]:
-    """Return boundaries for a planner that does not compare. They have no entries.
+    """Return the boundaries for an InstallPlanner with `compares=False`. They have no entries.
 
     The verdict of a boundary only shows whether its snapshot file can be read.
     """

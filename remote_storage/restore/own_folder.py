@@ -135,8 +135,8 @@ class OwnFolder:
 def plan_of(path: Path) -> str | None:
     """Return the plan in the marker of an unfinished folder, or None if there is no marker.
 
-    Return "" if the marker is incomplete or the folder is empty: a restore was killed right after it created the
-    folder, and nothing can be lost.
+    Return "" if the marker is incomplete or the folder is empty. In both cases a restore was killed before it wrote any
+    data into the folder.
     """
     try:
         with OwnFolder(path) as folder:

@@ -72,7 +72,7 @@ def _deleted(remote: RemoteInventory, unknown: int) -> DeletedByClusterError:
 
 
 def _lost(published: Published, stored: Collection[str]) -> Iterator[IncompleteSegment]:
-    """Yield the segments that brokers read and the store lacks."""
+    """Yield the segments with a COPY_SEGMENT_FINISHED record that are not in the store."""
     why = "the segment is published, but the store does not have it"
     for segment_id, known in published.items():
         if known.state is SegmentState.COPY_SEGMENT_FINISHED and segment_id not in stored:
@@ -80,7 +80,7 @@ def _lost(published: Published, stored: Collection[str]) -> Iterator[IncompleteS
 
 
 def as_claimed(store: ObjectStore, remote: RemoteInventory) -> RemoteInventory:
-    """Return the inventory with the segments that tiersnap uploaded moved to its `unpublished`.
+    """Move the segments that tiersnap uploaded to `unpublished`, and return the inventory.
 
     A restore without a cluster uses only segments of brokers, because brokers publish every segment that they upload. A
     segment counts as tiersnap's if a claim contains its id, or if the claim at its offset cannot be decoded.

@@ -43,7 +43,7 @@ def carry_out(
     """Carry out the plans in their order. Stop at the first plan that fails.
 
     Args:
-        target: the caller has locked the log directory, and called `make_room`.
+        target: the log directory. The caller must have locked it and called `make_room`.
         begin: called with each plan before the plan is carried out.
         talk: prints messages about slow and unusual steps.
     """

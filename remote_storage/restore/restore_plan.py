@@ -272,7 +272,7 @@ def _expected_sizes(plan: FolderPlan) -> dict[str, int | None]:
 def _expected_open(store: ObjectStore, chain: Chain) -> tuple[RestoredTransaction, ...]:
     """Return the transactions that are open at the log end, according to the remote snapshot at that offset.
 
-    Return none if there is no such snapshot.
+    If this snapshot is missing or damaged, return an empty tuple.
     """
     last = chain.pieces[-1]
     if last.end_offset != last.copy.end_offset:

@@ -85,7 +85,8 @@ def plan_chain(
         copies: remote segments of one partition, at least one.
         lineage: leader epochs of the newest segment.
         unusable: incomplete segments. Errors name the ones that the log would need.
-        log_start_offset: first wanted offset. [default: the start of the lineage, or of the first segment after it]
+        log_start_offset: first wanted offset. [default: the start of the lineage, or the first higher offset that a
+            segment contains]
         until: wanted end, exclusive. [default: the end of the newest segment, which must be usable]
 
     Raises:
@@ -171,7 +172,10 @@ def _lay_end_to_end(ahead: Sequence[LogPiece], log_start: int) -> tuple[list[Log
 
 
 def _check_head(of: TopicIdPartition, first: int, unusable: Sequence[IncompleteSegment]) -> None:
-    """Refuse a log that begins above incomplete segments. If retention had deleted them, no object would remain."""
+    """Refuse a log that begins above incomplete segments.
+
+    Retention did not delete these segments, because their objects or records still exist.
+    """
     older = [each for each in unusable if each.start_offset < first]
     if older:
         raise MissingHeadError(
@@ -234,7 +238,7 @@ def _best_at(offset: int, intervals: Iterable[LogPiece], *, prefer_start: int) -
 
 
 def _leader_epochs(pieces: Sequence[LogPiece], lineage: LeaderEpochs) -> LeaderEpochs:
-    """Return the leader epochs of the pieces: the lineage, and below its start the epochs of the pieces themselves."""
+    """Return the leader epochs of the log. Below the start of the lineage, they come from the segments' metadata."""
     start, end = pieces[0].start_offset, pieces[-1].end_offset
     entries: list[LeaderEpoch] = []
     for piece in pieces:

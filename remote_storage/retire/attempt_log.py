@@ -40,7 +40,7 @@ def read_attempt_log(
     """Return the facts about the log of a copy attempt, or None if its end is unknown.
 
     The end comes from the batches, because a damaged manifest can name fewer offsets than the log contains. If the log
-    is damaged, the end comes from the manifest of `complete`. If `complete` is None, the end is then unknown.
+    is damaged, the end comes from the manifest of `complete`, or is unknown without `complete`.
 
     Args:
         complete: the complete segment of the attempt, or None.
@@ -85,7 +85,7 @@ def first_problem(
     Args:
         remaining: the segments that contain the log's offsets.
         read: reads all bytes of a segment.
-        then: text that is appended to the reason if a segment is not proven to be right.
+        then: the next step. It ends the reason if a segment is not proven to be right.
     """
     for each in remaining:
         found = read(each)

@@ -1,4 +1,4 @@
-"""Find the remote segments that failed copy attempts of brokers left.
+"""Find the leftovers of brokers' failed copy attempts in remote storage.
 
 A copy task copies one segment after another. So if a broker begins another attempt for a partition, its earlier attempt
 without COPY_SEGMENT_FINISHED has failed. The newest attempt of each broker may be running.

@@ -56,7 +56,11 @@ class KnownPartition:
         return self.log_start is not None
 
     def is_gone(self, segment_id: str) -> bool:
-        """Return whether the topic is deleted, or the segment has no record or is recorded as deleted."""
+        """Return whether the cluster deleted the segment or never recorded it.
+
+        All segments of a deleted topic count as deleted. If the topic is not deleted, return False for a segment in
+        `doubtful`.
+        """
         record = self.records.get(segment_id)
         return self.is_absent or (segment_id not in self.doubtful and (record is None or record.state is _DELETED))
 

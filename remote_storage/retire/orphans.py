@@ -2,7 +2,8 @@
 
 An object may be removed if three conditions are true:
 
-    1. tiersnap wrote the object: a claim contains its attempt, or a manifest or its metadata identifies the snapshot
+    1. tiersnap wrote the object. A claim with the attempt proves this for a segment; a snapshot manifest or the
+       object's user metadata proves it for a snapshot
     2. the object is older than a grace period, by the store's clock
     3. the cluster in `cluster.json` has no record of the object, or has recorded its deletion
 
@@ -107,7 +108,7 @@ _FAILED = "a broker's attempt to upload this segment failed, and other segments 
 def judge_young(
     stored: PartitionObjects, known: KnownPartition, aged: Aged, claims: dict[str, Claim]
 ) -> Iterator[Orphan]:
-    """Yield the orphans that may be removed when they are old enough. Only listings and records decide."""
+    """Yield the orphans that may be removed when they are old enough. Their objects are not read."""
     why = TOPIC_DELETED
     if known.is_live:
         why = "the cluster does not know the segment"
@@ -121,7 +122,10 @@ def judge_young(
 
 
 def young_candidates(stored: PartitionObjects, known: KnownPartition, aged: Aged) -> list[SegmentObjects]:
-    """Return the attempts that are too young for `candidates`, without those that `publish` may still publish."""
+    """Return the attempts that will be candidates when they are old enough.
+
+    Attempts that `publish` may still publish are omitted.
+    """
     found: list[SegmentObjects] = []
     for each in stored.attempts:
         if not known.is_gone(each.segment_id) or aged.is_old(each.modified):

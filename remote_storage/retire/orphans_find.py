@@ -1,8 +1,8 @@
 """Find and remove the orphans of a store, partition by partition. Objects are listed before records are read.
 
 If the removal is killed, the same command removes the rest. Unfinished uploads, temporary files and probes (see
-store_leftovers) are orphans, too. An upload for a partition of another cluster is refused. An upload of the Aiven
-plugin is reported and never aborted.
+store_leftovers) are orphans, too. If an unfinished upload is for a partition of another cluster, its removal is
+refused. An unfinished upload of the Aiven plugin is reported and never aborted.
 """
 
 from __future__ import annotations
@@ -101,9 +101,9 @@ def _cluster_id(store: ObjectStore, each: UploadOfSegment) -> str | None:
 def find_orphans(
     store: ObjectStore, cluster: KnownToCluster, is_wanted: Callable[[str], bool], *, older_than: int
 ) -> Iterator[Orphan]:
-    """Yield the orphans of the topics that `is_wanted` accepts, saved configs and unfinished uploads.
+    """Yield the orphans of a store: objects of partitions, saved configs, unfinished uploads, files and probes.
 
-    Nothing is changed.
+    Topics that `is_wanted` rejects are skipped. Nothing is changed.
 
     Args:
         older_than: minimum age of removable objects in ms, by the store's clock.
@@ -176,7 +176,7 @@ def is_ours(store: ObjectStore) -> Callable[[ObjectInfo], bool]:
 
 
 def _of_refused_partition(partition: TopicIdPartition, reason: str, found: Sequence[Orphan]) -> Iterator[Orphan]:
-    """Yield the attempts that are reported but never deleted, and one orphan with all removable objects."""
+    """Yield the attempts with the action LEAVE, then one PARTITION orphan with the objects of the removable ones."""
     yield from with_action(found, Fate.LEAVE)
     if removable := list(with_action(found, Fate.REMOVE)):
         keys = tuple(chain.from_iterable(each.keys for each in removable))

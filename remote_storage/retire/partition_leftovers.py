@@ -4,12 +4,13 @@ A failed attempt deletes its objects when it ends. If an attempt is killed, the 
 deletes the objects. A server may apply a request late, so an object can still appear after its attempt has ended. Only
 objects of attempts in a claim are deleted, after a grace period (store's clock) that is longer than any attempt.
 
-A log may be the last good one for its offsets, and names and sizes prove nothing. So a log is deleted only if complete
-segments with its offsets were read fully and compared in the same call. Otherwise all objects of the attempt are kept.
-They are deleted by a later call, or by the attempt that takes over the claim, after it has read the local segment.
+The log of a leftover may be the last undamaged log with its offsets. Object names and sizes do not show whether other
+segments are undamaged. So a log is deleted only if complete segments with its offsets were read fully and compared in
+the same call. Otherwise all objects of the attempt are kept. They are deleted by a later call, or by the next attempt
+to upload the local segment.
 
-If no attempt took over the claim of a killed attempt, the killed attempt is marked as ended first. If its process is
-still running, the process finds its claim changed, and makes nothing visible.
+If an attempt seems to be killed and still holds its claim, the attempt is marked as ended before its objects are
+deleted. If its process runs after all, the process finds the claim changed and makes no segment visible.
 """
 
 from __future__ import annotations
@@ -140,7 +141,7 @@ def _doubt(
 
 
 def _is_ended(store: ObjectStore, left: RemoteSegment | IncompleteSegment) -> bool:
-    """Return whether the attempt has ended. If a stale attempt still holds its claim, end it."""
+    """Return whether the attempt has ended. If it has held its claim for longer than GRACE_MS, mark it as ended."""
     assert left.claim is not None
     assert left.claimed_as is not None
     if not _is_held(left.claim, left.segment_id):

@@ -26,7 +26,7 @@ _BY_HAND = "if tiersnap verify --depth full finds the other segments right, dele
 
 @dataclass(frozen=True, slots=True)
 class Remaining:
-    """The attempts of a partition in ascending start offset, to find other segments with the same offsets.
+    """The attempts of a partition, in ascending start offset. Methods find segments that can replace an attempt.
 
     Attributes:
         look: reads the manifest of a segment that has all its objects.
@@ -68,8 +68,9 @@ class Remaining:
     def why_kept(self, attempt: SegmentObjects, finished: str | None) -> str:
         """Return the reason why the log of an attempt is kept, or "".
 
-        "" means that the attempt has no log, or that other right segments contain its offsets. These must be the
-        segment `finished` or recorded segments. Offsets below the log start need no segment.
+        "" means that the attempt has no log, or that other right segments contain its offsets. Only the segment with
+        the id `finished` and segments with a COPY_SEGMENT_FINISHED record are considered. Offsets below the log start
+        need no segment.
         """
         if attempt.log is None:
             return ""

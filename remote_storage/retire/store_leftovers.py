@@ -1,9 +1,9 @@
 """Remove the invisible leftovers of killed processes: multipart uploads, temporary files and probes.
 
-Each leftover must be tiersnap's: a claim contains its attempt, its file name has the mark, or its key has the prefix of
-probes. An upload older than a grace period has ended, because its attempt must have given up long before. An attempt
-that got no answer to CreateMultipartUpload begins another upload and never uses the first one. Uploads of the Aiven
-plugin are kept.
+Only tiersnap's leftovers are removed: uploads whose attempt is in a claim, files with tiersnap's mark in their name,
+and objects below `claims/probe-`. An upload older than a grace period has ended, because its attempt must have given up
+long before. An attempt that got no answer to CreateMultipartUpload begins another upload and never uses the first one.
+Uploads of the Aiven plugin are kept.
 
 Saved configs are leftovers if their topic was deleted. Saved configs of a live topic are kept at any age, because the
 next `unblock` restores the topic's configs.
@@ -39,7 +39,7 @@ _NOT_ALLOWED = (400, 403, 405, 501)
 
 @dataclass(frozen=True, slots=True)
 class UploadOfSegment:
-    """An unfinished multipart upload of an object of a segment. `claim` is the claim with its attempt, or None."""
+    """An unfinished multipart upload of an object of a segment. `claim` names the segment id, or is None."""
 
     upload: UnfinishedUpload
     partition: TopicIdPartition
@@ -198,7 +198,7 @@ def _of_deleted_topic(record: StoredRecord, refusal: str) -> Orphan:
 
 
 def _refusal(saved: SavedConfigs, known: Mapping[TopicIdPartition, KnownPartition]) -> str:
-    """Return the reason why the topic is perhaps not deleted; "" if the cluster has deleted its remote segments."""
+    """Return the reason why the saved configs of a topic may not be removed; "" if they may."""
     if not known:
         return "the file names no partition"
     refusals = [each.refusal(saved.cluster_id) for each in known.values()]

@@ -31,7 +31,7 @@ LIST_PAGE = 1_000  # greatest number of objects in one answer to a list request 
 class PutOutcome(StrEnum):
     """The outcome of a call that writes an object.
 
-    CREATED: this call wrote the object, even if the server's first answer was lost. The caller may delete the object.
+    CREATED: this call wrote the object, so the caller may delete it. The server's first answer may have been lost.
     ALREADY_SAME: another writer wrote the object with the same content.
     """
 

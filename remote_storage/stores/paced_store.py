@@ -90,7 +90,7 @@ def check_rate(rate: int) -> int:
 
 
 def shares(rate: int, tasks: int) -> tuple[int, int]:
-    """Return the number of parallel tasks, at most `tasks`, and the rate of each task, at least LEAST_RATE."""
+    """Divide `rate` among at most `tasks` tasks, each with at least LEAST_RATE. Return their number and rate."""
     count = max(1, min(tasks, rate // LEAST_RATE))
     return count, rate // count
 

@@ -2,7 +2,8 @@
 
 If two writers put one key, one writer succeeds and the other gets 412. A successful writer may also get 412: if its
 first answer was lost, botocore repeats the request. Therefore each put sends an id, which the server stores in the user
-metadata (`tiersnap-put-id`). A writer that finds its own id wrote the object, even if its last answer was 412.
+metadata (`tiersnap-put-id`). If the stored object has a writer's id, this writer wrote it, even if the writer's last
+answer was 412.
 
 AWS checks the bytes against the CRC-32C that tiersnap sends. Older servers check Content-MD5. botocore computes CRC-32C
 only if awscrt is installed, so tiersnap computes it. S3 stores the CRC with the object, and HEAD returns it.

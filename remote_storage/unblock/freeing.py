@@ -139,14 +139,14 @@ class Freeing:
             )
 
     def _must_look(self, plan: PublishPlan | None) -> bool:
-        """Return whether the copy task may not yet have read the records of published segments."""
+        """Return whether segments are published whose records the copy task has perhaps not read."""
         is_done = plan is not None and self._end_of(plan, KNOWN_TO_BROKERS) > self.stuck.next_offset
         return is_done or self.stuck.ignores_published
 
     def _end_of(self, plan: PublishPlan, actions: Collection[PublishAction]) -> int:
-        """Return the exclusive end of the remote log with the segments of a plan that have one of these actions.
+        """Return the exclusive end of the remote log, including the plan's segments with one of these actions.
 
-        Segments that had a record when the partition was found stuck are included in `stuck.next_offset`.
+        `stuck.next_offset` already includes the segments that had a record when the partition was found stuck.
         """
         end = self.stuck.next_offset
         for each in plan.segments:
@@ -163,7 +163,7 @@ class Freeing:
         return Watched(self.stuck.partition, self.next_offset, frozenset(cache.segments(self.stuck.partition)))
 
     def conclude(self, progress: CopyProgress) -> None:
-        """Set `end` from the progress of the copy task. FAILING changes nothing."""
+        """Set `end` from the progress of the copy task. If the progress is FAILING, keep `end`."""
         if progress is CopyProgress.STUCK_AHEAD:
             self.end, self.reason = (
                 End.STUCK_AHEAD,

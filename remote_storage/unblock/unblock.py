@@ -168,7 +168,10 @@ class Unblock:
         return frozenset(complete)
 
     def _read_first(self, reader: MetadataReader) -> ComparedAttempts:
-        """Compare unpublished segments of the stuck partitions, from brokers and tiersnap, with the local logs."""
+        """Compare unpublished remote segments of the stuck partitions with the local logs.
+
+        Brokers or tiersnap uploaded these segments.
+        """
         cache, location, options = reader.read_to_end(), self.host.location, self.host.options
         right: set[str] = set()
         wrong: dict[str, str] = {}

@@ -61,7 +61,7 @@ class CheckedLog:
 
         Raises:
             CorruptSegmentError: a batch is damaged.
-            SegmentChangedError: the file ends early, or differs from the decoded file.
+            SegmentChangedError: the file ends early, or changed since tiersnap decoded it.
             WrongLeaderEpochsError: a batch has another leader epoch than the leader-epoch-checkpoint.
             IncompleteBundleError: the segment is older than the scan window, and its transaction index is lost.
             UnknownTransactionsError: the segment is older than the scan window, and its snapshot lacks a transaction

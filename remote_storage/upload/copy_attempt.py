@@ -75,7 +75,11 @@ class CopyAttempt:
             )
 
     def complete(self, look: Callable[[], None]) -> Ended:
-        """Call `look` (`self.look` or its stored result), make the segment visible, and finish the claim."""
+        """Make the segment visible, and finish the claim.
+
+        Args:
+            look: called first. It is `self.look`, or returns the result of an earlier call of `self.look`.
+        """
         job, started = self.job, self._event(RemoteSegmentState.COPY_SEGMENT_STARTED)
         try:
             with self.copy.undone_on_error():
@@ -151,9 +155,12 @@ class CopyAttempt:
 
 
 def begin_attempt(job: TierJob, segment: PlannedSegment, deadline: Deadline) -> CopyAttempt | Ended:
-    """Claim a segment and send all its objects but the last before the deadline.
+    """Claim a segment, and send all its objects except the last one.
 
-    Return Ended if nothing more is to do.
+    Return Ended if the segment is already in remote storage, another attempt has the claim, or an error occurs.
+
+    Args:
+        deadline: limits the whole call.
     """
     began = time.monotonic()
     try:

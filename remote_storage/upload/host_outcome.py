@@ -78,7 +78,7 @@ class HostOutcome:
 
     @property
     def counts(self) -> RunCounts:
-        """Return the counts of objects that this run wrote, without segments of `copies_finished`."""
+        """Return the counts of objects that this run wrote. Segments that an earlier attempt uploaded do not count."""
         sent = [event.object_bytes for event in self.copied if event.object_bytes]
         return RunCounts(
             snapshots_written=sum(each.snapshots_written for each in self.partitions),
@@ -153,7 +153,7 @@ class HostOutcome:
 
     @property
     def may_write(self) -> bool:
-        """Return whether the same run with --apply may write or delete an object."""
+        """Return whether this run, repeated with --apply, may write or delete an object."""
         if self.plan:
             return True
         if any(each.refusal is None and each.leftover_count for each in self.partitions):

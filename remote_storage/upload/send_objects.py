@@ -75,7 +75,7 @@ class SegmentCopy:
     If a step fails, the objects are deleted. Keys that could not be deleted are in `attrs["left_behind"]` of the error.
 
     Raises:
-        SegmentChangedError: the segment differs from the decoded segment.
+        SegmentChangedError: the segment changed since tiersnap decoded it.
         CorruptSegmentError: a batch is damaged.
         WrongLeaderEpochsError: a batch has another leader epoch than the leader-epoch-checkpoint.
         TransientError: the time limit passed, or the store did not answer or lost an acknowledged object.
@@ -95,7 +95,11 @@ class SegmentCopy:
         _check_described(self.segment, self.metadata)
 
     def send(self, deadline: Deadline) -> None:
-        """Send the log and all other objects but the last before the deadline. Compare each with the stored object."""
+        """Send all objects except the last one, and compare each with the stored object.
+
+        Args:
+            deadline: limits the whole call.
+        """
         segment = self.segment
         segment.log.check_unchanged()
         with self.undone_on_error(), deadline:

@@ -1,7 +1,7 @@
 """Read the source files of a segment (from a disk, S3 or HDFS), and its producer snapshot.
 
-A segment is uploaded only with a snapshot that was compared with the log or computed from it. The size and checksum of
-that moment are recorded, so that a later change is detected.
+A segment is uploaded only with a snapshot that was compared with the log or computed from it. tiersnap then records the
+size and checksum of the snapshot, so that it detects a later change.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class SourceFile:
 
 @dataclass(frozen=True, slots=True)
 class _NamedSource:
-    """A ByteSource whose errors name the source file. Otherwise a store would name its own object in an OSError."""
+    """A ByteSource whose errors name the source file. Without it, the store's error would name the target object."""
 
     file: ByteSource
     reading: Callable[[], AbstractContextManager[None]]

@@ -97,8 +97,8 @@ class StoredSnapshots:
 
         Raises:
             ObjectExistsError: an object of an unknown writer has other content.
-            CorruptDataError: the stored snapshot has batches in a gap of the log, because segments were lost after the
-                snapshot was uploaded.
+            CorruptDataError: the stored snapshot refers to batches in a gap of the log. The log lost these batches
+                after the snapshot was uploaded.
         """
         partition = TopicIdPartition(snapshot.topic, snapshot.topic_id, snapshot.partition)
         key = keys.snapshot(partition, snapshot.end_offset)

@@ -54,7 +54,7 @@ RefusalOf = Callable[[PartitionListing], TiersnapError | None]
 
 
 def _refuse_none(_: PartitionListing) -> None:
-    """Return None: the RefusalOf for a run without a cluster."""
+    """Return None, because a run without a cluster refuses no partition."""
 
 
 @dataclass
@@ -109,7 +109,10 @@ class HostPartition:
 
     @property
     def is_to_tier(self) -> bool:
-        """Return whether segments were uploaded, are READY, or lack only a snapshot or --allow-plaintext."""
+        """Return whether there is something to tier, or copy attempts were made.
+
+        There is something to tier if a segment is READY, or would be READY with a snapshot or with --allow-plaintext.
+        """
         wanted = (Verdict.READY, Verdict.ENCRYPTED_REMOTE, Verdict.MISSING_SNAPSHOT)
         return bool(self.events) or any(self.verdicts[each] for each in wanted)
 

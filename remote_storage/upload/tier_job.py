@@ -36,7 +36,7 @@ class Tierer:
         broker_id: broker id in the metadata.
         timeout: seconds for one segment; None for no limit.
         wait: minimum seconds to wait for another attempt's segment, before this attempt tries again or gives up.
-        copy_grace: ms by the store's clock. A broker's incomplete segment that is not older counts as being copied.
+        copy_grace: ms by the store's clock. A broker's incomplete segment of at most this age counts as being copied.
         pause: sleeps for a number of seconds.
     """
 

@@ -34,7 +34,7 @@ def damaged_uploads(
         expiry: see `find_problems`.
 
     Raises:
-        UsageError: an id is not the id of a complete segment of these partitions that tiersnap uploaded.
+        UsageError: an id belongs to no complete segment that tiersnap uploaded for one of these partitions.
         DivergedLogError: a segment is intact, but from another log.
         TransientError, RemoteStorageError: remote storage does not answer, or refuses a request.
     """

@@ -1,4 +1,4 @@
-"""Find the transactions that are open at the base offset of a segment that is older than the window of --scan window.
+"""Find the open transactions at the base offset of a segment below the scan window (--scan window).
 
 The log below the window is not replayed, so snapshots there may lack transactions. Each upload checks that its
 snapshot has all transactions that are open at the segment's end (checked_upload.py). So the snapshot of an uploaded
@@ -24,7 +24,9 @@ from tiersnap.snapshot.replay.expiry import DEFAULT_PRODUCER_EXPIRATION_MS, Brok
 def known_starts(
     job: TierJob, planned: Sequence[PlannedSegment], inventory: RemoteInventory
 ) -> Iterator[PlannedSegment]:
-    """Yield the segments. If one follows a remote segment, first read its `open_transactions` from remote storage.
+    """Yield the segments.
+
+    If a segment below the scan window follows a remote segment, its `open_transactions` are read from remote storage.
 
     Args:
         job: the partition and the remote location.

@@ -51,7 +51,7 @@ class LocalComparison:
 
     Attributes:
         snapshots: comparisons of the remote snapshots with the log.
-        digests: digests over all batch headers, for remote segments with the bounds of a local segment.
+        digests: digest over all batch headers of the local segment with the same bounds; absent without such a segment.
     """
 
     snapshots: Mapping[str, Comparison] = field(default_factory=dict)
@@ -83,7 +83,11 @@ class LocalLog:
         return {each.base_offset: each for each in self.partition.segments}
 
     def log_start(self, covered: Sequence[Interval]) -> KnownLogStart | None:
-        """Return the log start that the checkpoints and the `covered` offsets show; None if unknown."""
+        """Return the log start offset according to the files of the log directory; None if unknown.
+
+        Args:
+            covered: offsets of the log's lineage that remote segments cover.
+        """
         return start_by_files(self.partition, covered)
 
     @property
@@ -100,9 +104,10 @@ class LocalLog:
         return None
 
     def compare(self, store: ObjectStore, copies: Sequence[RemoteSegment]) -> LocalComparison:
-        """Replay the local log, and compare it with the remote segments of its lineage that end above its first offset.
+        """Replay the local log, and compare the remote segments with it.
 
-        If several remote segments end at one offset, the snapshot of only one is compared.
+        Segments of another lineage, and segments that end at or below the first local offset, are skipped. If several
+        remote segments end at one offset, the snapshot of only one is compared.
         """
         own = list(self._of_log(copies))
         ending = {copy.end_offset: copy for copy in own}

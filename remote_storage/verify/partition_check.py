@@ -127,7 +127,11 @@ class PartitionCheck:
         yield from self._gone()
 
     def _covered(self, read: Mapping[str, RemoteSegment | IncompleteSegment]) -> list[Interval]:
-        """Return the log's offset intervals in the listed segments; `read` has the segments that were read, by id."""
+        """Return the log's offset intervals in the listed segments.
+
+        Args:
+            read: the listed segments that were read, by segment id.
+        """
         following = dict(pairwise(sorted({each.start_offset for each in self._listed})))
         covered: list[Interval] = []
         for each in self._listed:
@@ -162,7 +166,7 @@ class PartitionCheck:
         return sampled is None or sample_order(attempt.segment_id, self.asked.now) <= sampled
 
     def _to_read(self, due: list[SegmentObjects]) -> list[SegmentObjects]:
-        """Return the due segments, and the segments that may be the newest. The newest segment has the lineage."""
+        """Return the due segments, and the segments that may be the newest: the newest one determines the lineage."""
         wanted = ids_of(due).union(self._may_be_newest())
         return [each for each in self._listed if each.segment_id in wanted]
 

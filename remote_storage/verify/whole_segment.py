@@ -83,7 +83,7 @@ class WholeSegmentCheck:
         compared: see PartitionCheck.
         local: comparisons and digests from the local log.
         is_of_log: returns whether a segment is in the lineage.
-        digests: `told` adds the digest of each undamaged log that it reads, by segment id.
+        digests: digest of each undamaged log that `judge` has read, by segment id.
     """
 
     store: ObjectStore
@@ -304,7 +304,10 @@ class WholeSegmentCheck:
         return expiration is None or self.asked.now - newest < expiration
 
     def _is_behind(self, copy: RemoteSegment) -> bool:
-        """Return whether a segment ends below the known producer state, as happens if another replica uploaded it."""
+        """Return whether a segment ends below the offset of the known producer state.
+
+        This happens if another replica uploaded the segment.
+        """
         return self._known is not None and copy.end_offset < self._known.offset
 
     def _is_proven(self, told: ReasonedVerdict) -> bool:
@@ -365,7 +368,7 @@ def _size(copy: RemoteSegment) -> int:
 
 
 def _of_other_files(faults: Iterable[str], told: Iterable[str]) -> list[str]:
-    """Return the faults of all files that have no fault in `told`."""
+    """Return those `faults` whose file has no fault in `told`."""
     files = {fault.partition(":")[0] for fault in told}
     return [fault for fault in faults if fault.partition(":")[0] not in files]
 
