@@ -51,7 +51,7 @@ def put_cluster_id(store: ObjectStore, partition: TopicIdPartition, cluster_id: 
 def check_cluster_id(
     store: ObjectStore, partition: TopicIdPartition, cluster_id: str, *, because: Exception | None = None
 ) -> None:
-    """Raise ObjectExistsError if `cluster.json` names another cluster. Other errors are those of `put_cluster_id`.
+    """Raise ObjectExistsError if `cluster.json` names another cluster. See `put_cluster_id` for the other errors.
 
     Args:
         because: the error of a refused write. If it is given, a missing `cluster.json` also raises ObjectExistsError.

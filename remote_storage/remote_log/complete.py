@@ -23,7 +23,7 @@ def complete_segments(
 ) -> frozenset[str]:
     """Return the ids of complete segments among `segment_ids`.
 
-    This needs one listing, and for each id the requests of `read_segment`.
+    This makes one listing, and calls `read_segment` for each id that is listed.
     """
     complete = set()
     for each in list_segments(location, partition):

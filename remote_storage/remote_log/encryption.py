@@ -27,7 +27,10 @@ _NO_SEGMENTS = (CLAIMS, SNAPSHOTS, LOCAL_TIERED_STORAGE)
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """The encryption that manifests show. `manifest` is the key of an encrypted segment's manifest, or empty."""
+    """The encryption of segments, according to their manifests.
+
+    `manifest` is the key of an encrypted segment's manifest, or empty.
+    """
 
     encryption: Encryption
     manifest: str = ""
@@ -40,7 +43,7 @@ PLAIN, UNKNOWN = Shown(Encryption.PLAIN), Shown(Encryption.UNKNOWN)
 class EncryptionLook:
     """Reads the manifests of a partition, then of its topic, then of the store.
 
-    Caches results of topics and the store.
+    The results for topics and for the store are cached.
     """
 
     store: ObjectStore
@@ -71,7 +74,7 @@ class EncryptionLook:
 
 
 def shown_by_partition(found: RemoteInventory) -> Shown:
-    """Return the encryption that the manifests of an inventory show. No request is made."""
+    """Return the encryption of a partition, according to the manifests in its inventory. No request is made."""
     if not found.segments:
         return UNKNOWN
     for segment in reversed(found.segments):
@@ -81,7 +84,7 @@ def shown_by_partition(found: RemoteInventory) -> Shown:
 
 
 def shown_by_topic(store: ObjectStore, topic: str) -> Shown:
-    """Return the encryption that the newest manifests of a topic show: at most four from one page of its listing."""
+    """Return the encryption of a topic. Read at most four manifests: the newest ones in one page of its listing."""
     listed = []
     for info in islice(store.list(keys.topic(topic)), LIST_PAGE):
         key = keys.recognise(info.key)
@@ -91,7 +94,7 @@ def shown_by_topic(store: ObjectStore, topic: str) -> Shown:
 
 
 def shown_by_store(store: ObjectStore) -> Shown:
-    """Return the encryption that the newest manifests of a store show: at most four from its first 1,000 objects."""
+    """Return the encryption of a store. Read at most four manifests: the newest ones among its first 1,000 objects."""
     return _shown_by(store, islice(_beside_ours(store), LIST_PAGE))
 
 

@@ -56,8 +56,8 @@ class KnownManifests:
     """The manifests of one partition that this run or an earlier run has read. Threads may share this object.
 
     Attributes:
-        listed: segment ids of the listing. `save` drops the manifests of other segments.
-        size: bytes of `manifests.json` in the listing, 0 if it does not exist; None before a listing.
+        listed: segment ids in the last listing of the partition. `save` drops the manifests of other segments.
+        size: bytes of `manifests.json` in this listing, 0 if it does not exist; None before a listing.
     """
 
     store: ObjectStore

@@ -4,8 +4,8 @@ The keys of a topic begin with its name and id, then the partition. Hosts and Sp
 topic in the order of their folders' names. One listing of the topic, read page by page, has their keys in this order.
 
 A listing that is read ahead may be a minute old, and its claims may be older or newer than its segments. `Observe` uses
-it only if it shows that the partition needs no work. Otherwise `Observe` lists the partition again. An upload, a
-deletion, a claim and a publication list the partition themselves, by `list_remote_partition` without `listed`.
+it only if it shows that the partition needs no work. Otherwise `Observe` lists the partition again. The functions that
+upload, delete, claim or publish call `list_remote_partition` without `listed`, which lists the partition itself.
 
 The listing of a topic may contain partitions that the caller skips, and reading their keys costs CPU. So the first
 partitions of a topic are listed one by one, and reading ahead ends if it costs more than it saves.

@@ -86,7 +86,7 @@ def gaps_between(covered: Sequence[Interval], local_from: int | None) -> Iterato
 
 @dataclass(frozen=True)
 class Uploads:
-    """Evidence of the segments of one log that were uploaded at some time.
+    """The segments of one log that are known to have been uploaded at some time.
 
     Attributes:
         claimed: segments that have a claim.

@@ -136,7 +136,7 @@ def _prefix(topic: str, topic_id: str | None, partition: int | None, *, local: b
 
 
 def read_claims(store: ObjectStore, stored: PartitionObjects, offsets: frozenset[int]) -> dict[str, Claim]:
-    """Return the claims on segments that begin at one of `offsets`. The keys are all segment ids in these claims.
+    """Return the claims on segments that begin at one of `offsets`, by each segment id in these claims.
 
     Damaged claims are skipped.
     """

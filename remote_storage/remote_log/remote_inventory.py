@@ -48,9 +48,9 @@ class RemoteInventory:
 
     Attributes:
         problems: error messages of damaged claims.
-        listed_at: time of the listing: ms, by the store's clock; 0 if no decision depends on an object's age.
-        uncounted: complete segments of tiersnap, which are also in `leftovers`. Their claim names a later attempt that
-            is not complete.
+        listed_at: time of the listing: ms, by the store's clock; 0 if no broker may be copying a segment.
+        uncounted: complete segments of tiersnap that do not count, because their claim names a later attempt that is
+            not complete. They are also in `leftovers`.
         unread: segments below the local log that have all objects, but whose manifests were not read.
         unpublished: complete segments that are restored only on request. They are not in `segments`.
         why_unpublished: the reason why they are not in `segments`, for messages.

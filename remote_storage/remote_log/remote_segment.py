@@ -81,7 +81,7 @@ class RemoteSegment:
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """Return the object keys. The object of the first key makes the segment visible."""
+        """Return the object keys. Readers see the segment if the object of the first key exists."""
         return self.objects.keys
 
     @property
@@ -132,7 +132,7 @@ class IncompleteSegment:
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """Return the object keys. The object of the first key makes the segment visible."""
+        """Return the object keys. Readers see the segment if the object of the first key exists."""
         return () if self.objects is None else self.objects.keys
 
     @property

@@ -5,7 +5,7 @@ snapshot of a remote segment starts a replay only under one of two conditions:
 
     Our claim states that tiersnap computed the snapshot, or that it compared every entry with the log.
     The snapshot agrees with the replay of its own segment. It also has every active producer of the earlier remote
-    snapshots, and later batches explain each changed entry.
+    snapshots. If the entry of a producer changed since then, later batches explain the change.
 
 If a snapshot is refused, the next earlier one is tried, and the remote segments after it are replayed. If none is
 trusted, the replay starts at offset 0, provided that the remote log begins there. Otherwise the state is unknown.
@@ -98,7 +98,7 @@ class _Search:
         raise UnknownStateError(told, hint=ELSEWHERE)
 
     def _fold_back_to(self, offset: int) -> None:
-        """Extend the replayed range down to `offset`, from the remote segments."""
+        """Extend the replay of remote segments down to `offset`."""
         if offset < self._after_from:
             fold = ProducerFold()
             fold.combine(self.reader.deltas(offset, self._after_from))
@@ -131,7 +131,10 @@ class _Search:
         return RemoteState(self.offset, to_entries(state), is_complete, tuple(self._refused))
 
     def _agreeing(self, snapshot: RemoteSnapshot, entries: np.ndarray) -> np.ndarray:
-        """Return the entries, plus the segment's producers that are not in the snapshot because they had expired."""
+        """Compare the snapshot's entries with the replay of its segment, and raise _RefusedError if they disagree.
+
+        Return the entries, plus the segment's producers that the snapshot omits because they had expired.
+        """
         own = to_entries(self.reader.deltas(snapshot.start_offset, snapshot.end_offset))
         found = compare(entries, own, history_from=snapshot.start_offset)
         if found.differing or found.unexplained or not found.verdict(self.expiry).is_trusted:
@@ -181,7 +184,7 @@ def find_state(
 
 
 def _with_others(entries: np.ndarray, others: np.ndarray) -> np.ndarray:
-    """Return the entries, plus those of `others` whose producer is missing; ascending producer id."""
+    """Return `entries`, plus the entries of further producers in `others`; ascending producer id."""
     lacking = others.compress(~np.isin(others["producer_id"], entries["producer_id"], assume_unique=True))
     if not lacking.size:
         return entries
@@ -229,8 +232,8 @@ def _may_follow(older: np.ndarray, later: np.ndarray, offset: int) -> np.ndarray
 
     The arrays are ENTRY_DTYPE, and have one entry per producer in the same order.
 
-    Kafka's rules are in ProducerAppendInfo. A marker with a new epoch removes the last batch. Only a marker ends a
-    transaction. A marker sets the coordinator epoch.
+    Kafka's rules are in ProducerAppendInfo. A marker with a new producer epoch clears the last batch in the entry. Only
+    a marker ends a transaction. A marker sets the coordinator epoch.
     """
     had_marker = later["coordinator_epoch"] >= 0
     same_batch = older["last_offset"] == later["last_offset"]

@@ -1,9 +1,8 @@
 """Compare bytes to check that a local log and its remote segments are one log.
 
 A diverged clone of a log has the same topic id, epochs and offsets, but other batches. After the point of divergence,
-the batches of the two logs have different CRCs. So it suffices to compare one batch: the last batch of the newest
-remote segment whose end offset the local log contains. The comparison reads a few bytes of the local file and makes one
-request.
+the batches of the two logs have different CRCs. So it suffices to compare one batch of the newest remote segment that
+ends within the local log: its last batch. The comparison reads a few bytes of the local file and makes one request.
 """
 
 from __future__ import annotations
@@ -47,10 +46,10 @@ class _Batch:
 def check_same_log(
     location: RemoteLocation, segments: Sequence[RemoteSegment], filesystem: FileSystem, partition: Partition
 ) -> None:
-    """Compare the last batch of the newest remote segment whose end offset the local log contains.
+    """Compare the last batch of the newest remote segment that ends within the local log.
 
-    One request is made. If the local file is damaged or cannot be read, nothing is compared: the replay reports that
-    damage.
+    One request is made. If the local file is damaged or cannot be read, the next older remote segment is compared
+    instead. The replay reports the damage.
 
     Args:
         segments: complete segments, in ascending start offset.

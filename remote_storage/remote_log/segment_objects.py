@@ -86,12 +86,12 @@ class SegmentObjects:
 
     @property
     def stored(self) -> int:
-        """Return the bytes of all objects."""
+        """Return the total size of the objects in bytes."""
         return sum(info.size for info in self.objects.values())
 
     @property
     def sizes(self) -> dict[str, int]:
-        """Return the bytes of each object, by key."""
+        """Return the size of each object in bytes, by key."""
         return {info.key: info.size for info in self.objects.values()}
 
     @property

@@ -1,8 +1,8 @@
 """Producer snapshots as objects, and the snapshot manifest that a run writes.
 
-A snapshot object contains the bytes of a `.snapshot` file. Further facts are in the object's user metadata
-(`tiersnap-…`), if the store keeps any. They are also in the snapshot manifest, which a run writes after all snapshots
-of a partition. The manifest is one line of JSON:
+A snapshot object contains the bytes of a `.snapshot` file. If the store supports user metadata, further facts are in
+the object's user metadata (`tiersnap-…`). They are also in the snapshot manifest, which a run writes after all
+snapshots of a partition. The manifest is one line of JSON:
 
     version            1
     tool               "tiersnap 0.1.0"

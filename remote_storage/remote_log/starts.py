@@ -101,7 +101,7 @@ def find_start(
 ) -> ClaimedStart | None:
     """Return the first snapshot that the claim of its remote segment marks as trusted, or None if there is none.
 
-    Each segment up to the result costs one request, unless `known` has its claim.
+    Claims are read up to the result, with one request each. A claim in `known` needs no request.
 
     Args:
         copies: finished remote segments, the preferred ones first.

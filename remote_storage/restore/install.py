@@ -108,7 +108,7 @@ class Installation:
             return None
 
     def _planned(self, partition: Partition, *, write: bool) -> list[PlannedInstall] | None:
-        """Return the plan of a partition, carried out if `write`.
+        """Return the plan of a partition. If `write` is True, carry it out.
 
         Return None if no run stored a snapshot of the partition.
         """

@@ -114,7 +114,7 @@ class OwnFolder:
             os.unlink(name, dir_fd=self._descriptor)
 
     def names(self) -> list[str]:
-        """Return the names in the folder without the marker, ascending."""
+        """Return the names of all files in the folder except the marker, ascending."""
         return sorted(name for name in os.listdir(self._descriptor) if name != MARKER)  # noqa: PTH208 - a descriptor
 
     def sync(self) -> None:

@@ -160,7 +160,7 @@ def build_folder(store: ObjectStore, plan: FolderPlan, log_dir: Path) -> tuple[P
 
 
 def forget_marker(folder: Path) -> None:
-    """Remove the marker, if it exists, from a folder with its final name."""
+    """Remove the marker from a folder that was renamed to its final name. Ignore a missing marker."""
     with _written(folder), OwnFolder(folder) as own:
         own.remove(MARKER)
 

@@ -1,7 +1,7 @@
 """Choose the remote segments that make one log, and their offsets, before any object is fetched.
 
 The leader epochs of the newest remote segment are the log's lineage. An offset of a segment is used only if the segment
-has the same leader epoch for the offset as the lineage. So records of a leader that lost an unclean election are not
+and the lineage have the same leader epoch for this offset. So records of a leader that lost an unclean election are not
 used. The segments are joined end to end from the log start offset. If several segments contain the next offset, one is
 chosen by these rules, in this order:
 

@@ -56,7 +56,8 @@ def _positions(path: Path, piece: LogPiece) -> tuple[int, int]:
     """Return the byte range [begin, end) of the piece in the complete segment file.
 
     Raises:
-        CorruptDataError: the start or end of the piece is inside a batch; or the piece has a damaged batch, or none.
+        CorruptDataError: the start or end of the piece is inside a batch, a batch is damaged, or the piece has no
+            batch.
     """
     copy = piece.copy
     scan = SegmentScan(

@@ -37,7 +37,7 @@ class AttemptLeftovers:
 
 
 def ended_attempts(records: MetadataCache, partition: TopicIdPartition) -> frozenset[str]:
-    """Return the ids of segments that brokers began to copy and whose attempt ended without COPY_SEGMENT_FINISHED."""
+    """Return the segment ids of brokers' copy attempts that ended without COPY_SEGMENT_FINISHED."""
     segments = records.segments(partition)
     of_brokers = [segments[segment_id] for segment_id in segments.keys() - records.ours]
     newest = _newest_of_each_broker(records, of_brokers)
@@ -46,7 +46,7 @@ def ended_attempts(records: MetadataCache, partition: TopicIdPartition) -> froze
 
 
 def _newest_of_each_broker(records: MetadataCache, segments: Iterable[RemoteLogSegmentMetadata]) -> frozenset[str]:
-    """Return the ids of the segments that each broker began last. Their copy attempts may be running."""
+    """Return the segment id of each broker's newest copy attempt. These attempts may be running."""
     newest: dict[int, RemoteLogSegmentMetadata] = {}
     for each in segments:
         before = newest.setdefault(each.broker_id, each)

@@ -25,7 +25,10 @@ class KnownToCluster(Protocol):
         """Return the id of the cluster."""
 
     def reading(self, partitions: Iterable[TopicIdPartition]) -> AbstractContextManager[Ask]:
-        """Open the records of these partitions. The context manager yields a function that may be called repeatedly."""
+        """Open the records of these partitions.
+
+        The context manager yields a function that returns the current records. It may be called repeatedly.
+        """
 
 
 @dataclass(frozen=True, slots=True)

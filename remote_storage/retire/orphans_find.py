@@ -58,7 +58,8 @@ _log = logging.getLogger(__name__)
 def unfinished(store: ObjectStore, aged: Aged, cluster_id: str, is_wanted: Callable[[str], bool]) -> Iterator[Orphan]:
     """Yield the unfinished uploads of wanted topics, and the temporary files and probes, which belong to no topic.
 
-    The action is WAIT if they are too young. Young uploads of the plugin are left out, because they may be running.
+    If an orphan is too young, its action is WAIT. Young uploads of the plugin are left out, because they may be
+    running.
     """
     for probe in old_probes(store, aged.now, -1):
         orphan = Orphan(OrphanKind.PROBE, Fate.REMOVE, "a probe of the store left it", (probe.key,), probe.size)
@@ -166,7 +167,7 @@ def _keys_to_remove(found: Iterable[Orphan]) -> set[str]:
 
 
 def is_ours(store: ObjectStore) -> Callable[[ObjectInfo], bool]:
-    """Return a function that returns whether tiersnap wrote a snapshot object, by the object's user metadata."""
+    """Return a function that reads a snapshot object's user metadata, and returns whether tiersnap wrote the object."""
 
     def ask_of(info: ObjectInfo) -> bool:
         described = store.head(info.key)

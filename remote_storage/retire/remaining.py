@@ -54,9 +54,9 @@ class Remaining:
         return None
 
     def finished_instead(self, attempt: SegmentObjects, claim: Claim) -> str | None:
-        """Return the id of the attempt that superseded this one according to its claim, or None.
+        """Return the id of another attempt that finished the claim of this attempt, or None.
 
-        A segment in the other layout does not supersede this one.
+        Return None, too, if the segment of that attempt is in the other layout.
         """
         if claim.finished in (None, attempt.segment_id):
             return None
@@ -109,7 +109,7 @@ class Remaining:
         return first_problem(log, others, self._read_once, then=f": {_MEND}")
 
     def _others(self, log: AttemptLog, finished: str | None) -> Iterator[RemoteSegment]:
-        """Yield complete segments that may replace a log and end above its start, in ascending start offset."""
+        """Yield complete segments that may replace a log, in ascending start offset. All end above the log's start."""
         for attempt in self.attempts:
             end = self.known.finished_end(attempt.segment_id, log.leader_epoch)
             if attempt.segment_id != finished and end <= log.start_offset:

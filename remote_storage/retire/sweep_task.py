@@ -25,7 +25,7 @@ class SweepablePartition:
 
 @dataclass(frozen=True, slots=True)
 class SweptPartition:
-    """A row of SWEPT: the number of deleted objects, and the first reason why objects remain; None if none remain."""
+    """A row of SWEPT: the number of deleted objects, and the first reason why objects remain, or None."""
 
     partition: str
     objects: int

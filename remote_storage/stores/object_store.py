@@ -31,7 +31,7 @@ LIST_PAGE = 1_000  # greatest number of objects in one answer to a list request 
 class PutOutcome(StrEnum):
     """The outcome of a call that writes an object.
 
-    CREATED: this call wrote the object, so the caller may delete it. The server's first answer may have been lost.
+    CREATED: this call wrote the object, perhaps by a request whose answer was lost. The caller may delete the object.
     ALREADY_SAME: another writer wrote the object with the same content.
     """
 
@@ -195,7 +195,7 @@ class ObjectStore(Protocol):
     def read(self, key: str, *, limit: int | None = None) -> ReadObject:
         """Return the content and the properties of an object, and the time of the read.
 
-        The errors are those of `get`.
+        Raises the same errors as `get`.
         """
 
     def get_range(self, key: str, start: int, length: int) -> bytes:
@@ -234,13 +234,13 @@ class ObjectStore(Protocol):
         """
 
     def now(self) -> int:
-        """Return the server's time in ms, by the clock of `modified`.
+        """Return the server's time in ms, by the clock that `ObjectInfo.modified` uses.
 
         Return 0 if the server gives no time, so that no object looks old.
         """
 
     def unfinished_uploads(self, prefix: str = "") -> Iterator[UnfinishedUpload]:
-        """Yield the uploads to keys below `prefix` that are neither finished nor aborted."""
+        """Yield the uploads that were neither completed nor aborted, and whose key begins with `prefix`."""
 
     def abort_upload(self, upload: UnfinishedUpload) -> None:
         """Abort an unfinished upload. An upload that no longer exists is not an error."""

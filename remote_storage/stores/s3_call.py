@@ -97,8 +97,8 @@ def bounded(seconds: float, doing: str, *, size: int = 0, deadline: Deadline | N
 def obey_deadlines(client: BaseClient) -> None:
     """Make a client use connections whose sockets the watchdog can shut.
 
-    botocore has no public access to a connection, so this uses private attributes. `boto3` is pinned to releases for
-    which a test proves that it works.
+    botocore has no public access to a connection, so this function uses private attributes. `boto3` is pinned to
+    releases that pass a test of this function.
     """
     pools = client._endpoint.http_session._pool_classes_by_scheme  # botocore creates pools on demand, also for proxies
     pools.update({"http": _Pool, "https": _TlsPool})

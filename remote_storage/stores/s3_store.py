@@ -237,7 +237,7 @@ class S3Store:
 
     @contextmanager
     def _call(self, action: str, key: str, size: int = 0) -> Iterator[Call]:
-        """Bound one request in time, and translate its errors. `action` is the S3 permission that the request needs."""
+        """Limit the time of one request, and translate its errors. `action` is the S3 permission of the request."""
         assert self.client  # create the client first: its creation is slow, and must not use up the server's time
         with (
             translated(action, self.bucket, self.prefix + key),

@@ -107,7 +107,10 @@ class HostOutcome:
 
     @property
     def unlocated(self) -> dict[str, str]:
-        """Return why the log start offset is unknown, by name of the partitions with UNKNOWN_LOG_START segments."""
+        """Return why the log start offset is unknown, by partition name.
+
+        Only partitions with UNKNOWN_LOG_START segments are included.
+        """
         reasons = {}
         for each in self.partitions:
             if each.verdicts[Verdict.UNKNOWN_LOG_START]:

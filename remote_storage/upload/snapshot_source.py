@@ -35,7 +35,7 @@ class SourceFile:
     size: int
 
     def check_unchanged(self) -> None:
-        """Raise an error if the file no longer has the size of the scan.
+        """Raise an error if the size of the file has changed since the scan.
 
         Raises:
             TransientError: the file was deleted or its size changed, by retention, a broker restart or another replica.

@@ -170,7 +170,7 @@ def plan_check(
 
 
 def _nothing_to_verify(location: RemoteLocation, elsewhere: Collection[TopicIdPartition]) -> TiersnapError:
-    """Return the error for a location without segments; `elsewhere` has segments in the other layout."""
+    """Return the error for a location without segments. `elsewhere`: partitions with segments in the other layout."""
     if elsewhere:
         return other_layout_error(location, f"{min(elsewhere)}: remote segments exist in this location")
     return ObjectNotFoundError(

@@ -106,8 +106,8 @@ class Doubts:
     """The reasons why segments are wrong, by segment id.
 
     Attributes:
-        damaged: reasons of damaged segments.
-        differing: reasons of undamaged segments that differ from the local log, so they are from another log.
+        damaged: reasons why segments are damaged.
+        differing: reasons why undamaged segments differ from the local log. These segments are from another log.
     """
 
     damaged: dict[str, str]

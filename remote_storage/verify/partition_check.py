@@ -193,7 +193,11 @@ class PartitionCheck:
     def _held(
         self, attempt: SegmentObjects, found: RemoteSegment | IncompleteSegment | None, following: int
     ) -> list[Interval]:
-        """Return the log's offset intervals in a listed segment. A segment that was never read ends at `following`."""
+        """Return the log's offset intervals in a listed segment.
+
+        Args:
+            following: the next start offset of a segment. It is the end of a segment that was never read.
+        """
         if isinstance(found, IncompleteSegment):
             return []
         if found is not None:

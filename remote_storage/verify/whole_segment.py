@@ -368,7 +368,7 @@ def _size(copy: RemoteSegment) -> int:
 
 
 def _of_other_files(faults: Iterable[str], told: Iterable[str]) -> list[str]:
-    """Return those `faults` whose file has no fault in `told`."""
+    """Return the faults of files that have no fault in `told` yet."""
     files = {fault.partition(":")[0] for fault in told}
     return [fault for fault in faults if fault.partition(":")[0] not in files]
 
@@ -383,7 +383,7 @@ def _of_faults(faults: Sequence[str]) -> ReasonedVerdict:
 def _by_itself(copy: RemoteSegment, entries: np.ndarray) -> ReasonedVerdict:
     """Return the verdict of a snapshot that cannot be compared with any source.
 
-    The snapshot may only contain offsets below the end of the segment.
+    The verdict is SUSPECT if the snapshot contains an offset at or above the end of the segment.
     """
     reached = int(max(entries[name].max(initial=-1) for name in ("last_offset", "current_txn_first_offset")))
     if reached >= copy.end_offset:
