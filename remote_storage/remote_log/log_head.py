@@ -184,7 +184,7 @@ class LogHead:
         return self._doubt(0, _UNKNOWN_START)
 
     def _is_proven(self, start: int) -> bool:
-        """Return whether the offsets from `start` to the first segment were in remote storage."""
+        """Return whether the offsets from `start` to the first segment are known to have been in remote storage."""
         if self.needs_upload:
             # The log start may be in the middle of a segment.
             return self.uploads.has_any(self.uploads.last_from(start), self.first)

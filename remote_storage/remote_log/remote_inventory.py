@@ -1,7 +1,7 @@
 """List the remote segments of one partition, its incomplete segments, and the claims that name them.
 
-snapshot.log.coverage decides which segments count for a log. An inventory needs two listings, and one request for each
-manifest that was not read before. Manifests are read newest first, down to the first local offset.
+snapshot.log.coverage decides which offsets of a log these segments cover. An inventory needs two listings, and one
+request for each manifest that was not read before. Manifests are read newest first, down to the first local offset.
 
 Only these claims are read:
 
@@ -80,12 +80,12 @@ class RemoteInventory:
         return tuple(each for each in everything if _finished_without(each) in whole)
 
     def counted(self, wrong: Collection[str], of_brokers: Collection[str] | None) -> RemoteInventory:
-        """Return the inventory without the complete segments that count as missing.
+        """Return the inventory without the complete segments that the caller treats as missing.
 
         Args:
-            wrong: ids of segments that count as missing.
-            of_brokers: ids of the brokers' segments that count; None for all. `list_remote_partition` must have got the
-                same value.
+            wrong: ids of segments to treat as missing.
+            of_brokers: ids of the brokers' segments to use; None to use all. The call of `list_remote_partition` must
+                have had the same value.
         """
         right = [each for each in self.segments if each.segment_id not in wrong]
         if of_brokers is not None:
@@ -93,7 +93,9 @@ class RemoteInventory:
         return replace(self, segments=tuple(right))
 
     def in_flight(self, grace: int = COPY_GRACE_MS) -> tuple[IncompleteSegment, ...]:
-        """Return the segments that a broker may be copying now. No claim names them, and their last object is missing.
+        """Return the segments that a broker may be copying now.
+
+        No claim names these segments, and the object that an upload writes last does not exist yet.
 
         Args:
             grace: greatest age of the newest object in ms, by the store's clock.
@@ -119,8 +121,8 @@ def list_remote_partition(
         local_start: base offset of the first local segment. Reading stops at segments that end at or below it.
         since: ms. If given, reading stops only if the records of these segments are also older than `since`.
         known: manifests of the partition that were read earlier; by default the manifests in `manifests.json`.
-        of_brokers: ids of the brokers' segments that count; None if all count. If given, the claims of segments with
-            other ids are read, to find tiersnap's segments.
+        of_brokers: ids of the brokers' segments to use; None to use all. If given, the claims of segments with other
+            ids are read, to find tiersnap's segments.
         listed: objects of the partition from an earlier listing, see `listing_ahead`; None lists the partition now.
     """
     store = location.store
@@ -152,7 +154,7 @@ def _counted(
     segments: Sequence[RemoteSegment],
     incomplete: Iterable[IncompleteSegment],
 ) -> RemoteInventory:
-    """Return the inventory. Complete segments of tiersnap that do not count become leftovers."""
+    """Return the inventory. Complete segments of tiersnap that do not count (see `uncounted`) become leftovers."""
     alone = _alone(location, partition, segments)
     leftovers = list(map(claims.with_claim, incomplete))
     counted, uncounted = [], []

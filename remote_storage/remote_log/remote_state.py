@@ -215,7 +215,7 @@ def count_lost(
 
 
 def is_followed(older: np.ndarray, latest: np.ndarray, offset: int) -> np.ndarray:
-    """Return a mask of `older`: True if batches from `offset` on may have changed the entry into the one in `latest`.
+    """Return a mask of `older`: True if batches from `offset` on may have led to the producer's entry in `latest`.
 
     `older` and `latest` are ENTRY_DTYPE, ascending producer id. `older` is the state at `offset`.
     """

@@ -78,7 +78,7 @@ def plan_topic(
 
     Raises:
         OtherClusterError, UnknownClusterError: see `choose_destination`.
-        UsageError: see `choose_destination`; or remote storage lacks a segment of --without.
+        UsageError: see `choose_destination`; or remote storage has no segment with an id that --without names.
         DeletedByClusterError: see `as_published`.
         UnpublishedError: the log needs segments that are not known to be published.
         ObjectNotFoundError, RemoteGapError, MissingHeadError, MissingTailError: see `plan_chain`.

@@ -124,7 +124,7 @@ def _in_lineage(copies: Iterable[RemoteSegment], lineage: LeaderEpochs) -> list[
 
 
 def _up_to(until: int | None, intervals: Sequence[LogPiece]) -> list[LogPiece]:
-    """Return the intervals below `until` (exclusive). An interval across `until` is cut there."""
+    """Return the intervals below `until` (exclusive). An interval that contains `until` is cut there."""
     if until is None:
         return list(intervals)
     below = (each for each in intervals if each.start_offset < until)

@@ -2,8 +2,8 @@
 
 An object may be removed if three conditions are true:
 
-    1. tiersnap wrote the object. A claim with the attempt proves this for a segment; a snapshot manifest or the
-       object's user metadata proves it for a snapshot
+    1. tiersnap wrote the object: a claim contains the attempt of a segment, or a snapshot manifest or the object's
+       user metadata identifies a snapshot
     2. the object is older than a grace period, by the store's clock
     3. the cluster in `cluster.json` has no record of the object, or has recorded its deletion
 

@@ -75,7 +75,7 @@ def open_existing_store(uri: str, settings: StoreSettings | None = None, *, writ
 
 
 def _has_credentials(uri: str) -> bool:
-    """Return whether a URI contains `user@host` or `user:secret@host`. An AWS secret may contain `/`."""
+    """Return whether a URI contains `user@host` or `user:secret@host`. The secret may contain `/`, as in AWS."""
     rest = uri.partition("://")[2] or uri
     authority = rest.partition("/")[0]
     return "@" in authority or (":" in authority and "@" in rest)

@@ -1,8 +1,9 @@
 """One copy attempt: claim the segment, delete leftovers, upload, make it visible, finish the claim.
 
-locks/claim_protocol.py explains the order of the steps. After `begin_attempt` the segment is not visible. So several
-attempts may be started at the same time, and then completed in ascending offset. If an attempt is killed, the claim
-contains its segment id, and the next attempt deletes its leftovers.
+locks/claim_protocol.py explains the order of the steps. A segment is visible to readers once its last object exists.
+`begin_attempt` does not write the last object. So several attempts may be started at the same time, and then completed
+in ascending offset. If an attempt is killed, the claim contains its segment id, and the next attempt deletes its
+leftovers.
 """
 
 from __future__ import annotations

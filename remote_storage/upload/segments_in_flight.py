@@ -1,8 +1,8 @@
 """Start copy attempts of the next segments of a partition while earlier segments become visible.
 
-A started attempt claims its segment and sends the objects, but the segment is not visible. Attempts are completed one
-by one, in ascending offset: check objects and claim, make the segment visible, finish the claim. So even if the process
-is killed, at most one segment of the partition is visible with an unfinished claim.
+A started attempt claims its segment and sends all objects except the last one, so readers do not see the segment yet.
+Attempts are completed one by one, in ascending offset: check objects and claim, make the segment visible, finish the
+claim. So even if the process is killed, at most one segment of the partition is visible with an unfinished claim.
 """
 
 from __future__ import annotations

@@ -57,9 +57,9 @@ class TierJob:
 
     Attributes:
         known: manifests that were read earlier; None if none were read.
-        replaced: ids of segments that do not count as uploaded, because they are wrong or `mend` does not publish
-            them. No attempt deletes them.
-        of_brokers: ids of the brokers' segments that count; None if all count.
+        replaced: ids of remote segments to treat as not uploaded, because they are wrong or `mend` does not publish
+            them. No attempt deletes these remote segments.
+        of_brokers: ids of the brokers' segments to use; None to use all.
     """
 
     location: RemoteLocation

@@ -1,6 +1,7 @@
 """Upload the READY segments of one partition, on a host or in a Spark task.
 
-Segments become visible one by one, ascending. After a failure, later segments are not uploaded, so that no gap arises.
+Readers see the segments one by one, in ascending offset. After a failure, later segments are not uploaded, so that the
+remote log has no gap.
 already_there.py skips a segment that is in remote storage, or finishes its claim. Every other segment gets a copy
 attempt (copy_attempt.py). segments_in_flight.py starts attempts in advance. If an attempt loses its claim, it waits for
 the segment of the other attempt.

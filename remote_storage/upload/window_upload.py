@@ -31,7 +31,7 @@ def known_starts(
     Args:
         job: the partition and the remote location.
         planned: the segments to upload, ascending.
-        inventory: the remote segments that count.
+        inventory: the remote segments that the job uses.
 
     Raises:
         UnknownStateError: remote storage does not determine the state at a base offset.

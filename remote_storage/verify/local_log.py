@@ -51,7 +51,7 @@ class LocalComparison:
 
     Attributes:
         snapshots: comparisons of the remote snapshots with the log.
-        digests: digest over all batch headers of the local segment with the same bounds; absent without such a segment.
+        digests: digest over all batch headers of the local segment with the same bounds, if it exists.
     """
 
     snapshots: Mapping[str, Comparison] = field(default_factory=dict)
