@@ -45,7 +45,7 @@ def list_keys(location: RemoteLocation, partition: TopicIdPartition) -> Partitio
 class ListingAhead:
     """Serves partitions from a listing of their topic.
 
-    Only the listing of the last topic is kept: one page of claims and one page of segments.
+    Only the listing of the last topic is kept: at most one page of claims and one page of segments.
     """
 
     fresh_seconds: float = 60.0  # greatest age of a listing

@@ -86,7 +86,7 @@ def gaps_between(covered: Sequence[Interval], local_from: int | None) -> Iterato
 
 @dataclass(frozen=True)
 class Uploads:
-    """The segments of one log that are known to have been uploaded at some time.
+    """The claims and records that show which segments of one log were uploaded at some time.
 
     Attributes:
         claimed: segments that have a claim.

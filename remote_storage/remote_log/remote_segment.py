@@ -142,7 +142,7 @@ class IncompleteSegment:
 
     @property
     def is_visible(self) -> bool:
-        """Return whether the object exists that an upload writes last, so that readers see the segment.
+        """Return whether the object that an upload writes last exists. If so, readers see the segment.
 
         An incomplete segment that is visible is damaged or is being deleted.
         """

@@ -122,7 +122,7 @@ def judge_young(
 
 
 def young_candidates(stored: PartitionObjects, known: KnownPartition, aged: Aged) -> list[SegmentObjects]:
-    """Return the attempts that will be candidates when they are old enough.
+    """Return the attempts that `candidates` will return when they are old enough.
 
     Attempts that `publish` may still publish are omitted.
     """

@@ -26,7 +26,7 @@ _BY_HAND = "if tiersnap verify --depth full finds the other segments right, dele
 
 @dataclass(frozen=True, slots=True)
 class Remaining:
-    """The attempts of a partition, in ascending start offset. Methods find segments that can replace an attempt.
+    """The attempts of a partition, in ascending start offset. Its methods find segments that can replace an attempt.
 
     Attributes:
         look: reads the manifest of a segment that has all its objects.

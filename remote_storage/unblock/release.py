@@ -1,8 +1,8 @@
 """Let stuck copy tasks continue after the upload: disable copying, publish, enable copying, and watch the copy tasks.
 
 Segments are published while copying is disabled. The records are read again before the publication, because a copy task
-may have continued after a restart, with a new leader or through another run. So brokers never get two segments with
-the same offsets.
+may have continued after a restart, with a new leader or through another run. So no two published segments have the same
+offsets.
 """
 
 from __future__ import annotations
