@@ -84,9 +84,9 @@ class WrongLeaderEpochsError(CorruptDataError):
 
 
 class DivergedLogError(CorruptDataError):
-    """Raised when a local, a remote and the leader's log of one topic id differ at the same offsets.
+    """Raised when two logs of one topic id contradict each other: a local log, and the remote or the leader's log.
 
-    They have different batches there, or the leader's log ends below these offsets.
+    Either they have different batches at the same offsets, or the leader's log ends below the offsets of segments.
     """
 
 
@@ -102,11 +102,11 @@ class SnapshotVanishedError(TransientError):
 
 
 class MissingTailError(GateError):
-    """Raised when remote storage has segments of a log that are newer than all segments that can be restored."""
+    """Raised when a restored log would end too early, because newer remote segments are missing or incomplete."""
 
 
 class MissingHeadError(GateError):
-    """Raised when remote storage has segments of a log that are older than all segments that can be restored."""
+    """Raised when a restored log would begin too late, because older remote segments are incomplete."""
 
 
 class EncryptedSegmentError(RemoteStorageError):
@@ -155,11 +155,17 @@ class TieringOffError(GateError):
 
 
 class CopyingOffError(GateError):
-    """Raised when another user disabled copying, or when retention could delete segments while copying is disabled."""
+    """Raised when another user disabled copying of a topic.
+
+    Also raised when copying is disabled and retention is limited. Brokers could then delete published segments.
+    """
 
 
 class SettingsAsideError(GateError):
-    """Raised when topic configs that tiersnap overrode cannot be restored. They were not saved, or a broker refuses."""
+    """Raised when topic configs that tiersnap overrode cannot be restored.
+
+    The saved values are missing or doubtful, or a broker refuses them.
+    """
 
 
 class CopyingOnError(GateError):
@@ -198,7 +204,7 @@ class WrongPlaceError(GateError):
 
 
 class UnprovenPlaceError(GateError):
-    """Raised when no evidence shows that brokers read the remote location of the uploaded segments."""
+    """Raised when no evidence proves that brokers read the given remote location."""
 
 
 class UnprovenLogError(GateError):
@@ -230,7 +236,7 @@ class UnknownClusterError(UsageError):
 
 
 class OtherLayoutError(GateError):
-    """Raised when a command uses another layout than the complete remote segments of the location."""
+    """Raised when the remote location has complete segments in another layout than the layout of the command."""
 
 
 class WrongClusterError(GateError):
@@ -238,7 +244,7 @@ class WrongClusterError(GateError):
 
 
 class OtherClusterError(GateError):
-    """Raised when a restore into another cluster lacks the option for the producer state or the topic id."""
+    """Raised when a restore into another cluster lacks the option --producer-state or --as-topic-id."""
 
 
 class FolderDiffersError(GateError):

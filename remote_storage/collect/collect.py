@@ -1,7 +1,8 @@
 """Collect a log directory partition by partition. A listing is replaced only after all objects that it names exist.
 
-A collection may be killed at any time. The next collection ships the segments that are not in a listing. A day later, a
-collection deletes the leftovers of the killed one. A segment whose file does not change is read and shipped only once.
+A collection may be killed at any time. The next collection ships the segments that the partition's listing lacks. It
+records objects that no listing names, and a collection a day later deletes them. A segment whose file does not change
+is read and shipped only once.
 """
 
 from __future__ import annotations
@@ -40,8 +41,8 @@ class Collected:
     """The outcome of one partition.
 
     Attributes:
-        plan: None if planning failed, or if the folder was deleted after the listing.
-        error: the reason why the listing was not replaced; None if the listing matches the log directory.
+        plan: None if planning failed, or if the partition folder vanished during the collection.
+        error: the reason why the partition was not collected, or not completely; else None.
     """
 
     folder: str
@@ -54,7 +55,7 @@ class Collection:
     """One run of `tiersnap collect`.
 
     Attributes:
-        uri: the log directory, as the rows of its partitions name it.
+        uri: value of the column `log_dir` in the rows of this log directory.
         with_batches: whether batch headers are shipped, too.
         now: epoch ms, the only time that the run uses.
         apply: whether objects are written; if not, only plan.
@@ -69,7 +70,7 @@ class Collection:
     apply: bool
 
     def partitions(self, selected: list[str]) -> Iterator[Collected]:
-        """Collect the partition folders `selected`, one after another. An error of a partition is in its result.
+        """Collect the partition folders `selected`, one after another. If one fails, its `Collected` has the error.
 
         Raises:
             UsageError: another log directory was collected into this folder.
@@ -98,7 +99,10 @@ class Collection:
             self._finish(marker, complete)
 
     def _announce(self, before: Read[Marker], selected: list[str]) -> Read[Marker]:
-        """Write the folder names to the marker before their first objects, so that a later run finds the objects."""
+        """Add the selected folders to `collected.json` before any object is written.
+
+        If this run is killed, a later run finds the objects by these folder names.
+        """
         marker = before.value or Marker.of(self.uri, self.properties)
         new = set(selected).difference(marker.partitions, marker.absent)
         if before.value is not None and not new:
@@ -107,7 +111,7 @@ class Collection:
         return self.to.put_marker(announced, before)
 
     def _finish(self, before: Read[Marker], complete: set[str]) -> None:
-        """Write the list of partitions, and delete collected folders that vanished from the disk a day ago."""
+        """Write the collected partitions to `collected.json`. Delete those that left the disk at least a day ago."""
         assert before.value is not None
         marker = before.value
         partitions = set(self.log_dir.folders).intersection(marker.partitions) | complete
@@ -117,12 +121,18 @@ class Collection:
             self.to.put_marker(after, before)
 
     def _absent(self, marker: Marker, partitions: set[str]) -> dict[str, int]:
-        """Return the folders in the marker that are not complete partitions, and since when they are not (epoch ms)."""
+        """Return the folders of `marker` that left the disk or have no complete listing.
+
+        The values are times (epoch ms) at which a collection first recorded this.
+        """
         absent = {folder: since for folder, since in marker.absent.items() if folder not in partitions}
         return absent | dict.fromkeys(sorted(set(marker.partitions).difference(self.log_dir.folders)), self.now)
 
     def _without_deleted(self, absent: dict[str, int]) -> dict[str, int]:
-        """Delete the folders that vanished a day ago. Return when each remaining folder vanished (epoch ms)."""
+        """Delete the collected objects of folders that left the disk at least a day ago.
+
+        Return the remaining entries of `absent`.
+        """
         on_disk, left = set(self.log_dir.folders), {}
         for folder, since in absent.items():
             is_due = folder not in on_disk and since + GRACE_MS <= self.now
@@ -257,7 +267,7 @@ def _unread(path: str, kind: FindingKind, message: str) -> TiersnapError:
 
 @dataclass
 class CollectTotals:
-    """Counts over the partitions. Plans are not kept.
+    """Totals over all partitions.
 
     Attributes:
         changed: number of partitions with something to ship.

@@ -20,14 +20,14 @@ class CollectPlan:
     """A partition to collect.
 
     Attributes:
-        listed: the partition on disk. Its `decode` and `object` fields are not set.
+        listed: the partition on disk. The fields `decode` of its segments and `object` of its snapshots are not set.
         before: the last shipped listing; None the first time.
-        decodes: decodes in `before` that remain valid, by base offset.
+        decodes: decoded segments of `before` whose files are unchanged, by base offset.
         segments: segments to decode and ship, ascending.
         snapshots: shipped snapshot objects that remain valid, by exclusive end offset.
         snapshot_files: snapshot files to ship, by exclusive end offset.
         gone: base offsets of shipped segments that the log no longer has.
-        is_due: whether objects that no run reads can be deleted.
+        is_due: whether `before` names superseded objects that are older than GRACE_MS, and so can be deleted.
     """
 
     partition: Partition
@@ -66,7 +66,7 @@ class CollectPlan:
 
     @property
     def progress(self) -> Listing:
-        """Return the last shipped listing, with the decodes that were made since."""
+        """Return the last shipped listing, extended by the segments that this collection decoded."""
         before = self.before or Listing(replace(self.listed, segments=(), snapshots=()))
         return replace(before, decodes={**before.decodes, **self.decodes})
 
@@ -127,7 +127,7 @@ def _without(files: Mapping[int, FileRef], shipped: Mapping[int, str]) -> dict[i
 
 
 def _is_due(before: Listing | None, now: int) -> bool:
-    """Return whether an object that the last listing superseded can be deleted."""
+    """Return whether an object in `before.superseded` is at least GRACE_MS old, so that it can be deleted."""
     return before is not None and any(since + GRACE_MS <= now for since in before.superseded.values())
 
 

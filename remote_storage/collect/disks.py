@@ -43,7 +43,7 @@ def folders_below(to: str, log_dirs: Sequence[NamedLogDir]) -> tuple[str, ...]:
 def refuse_folder_of_one(store: ObjectStore) -> None:
     """Refuse a folder into which a single log directory was collected.
 
-    Several log directories are collected into folders below it, so the two would mix.
+    Several log directories are collected into folders below this one. Their objects would mix with the existing ones.
 
     Raises:
         UsageError: a log directory was collected to this folder.
@@ -66,7 +66,7 @@ class DiskCollection:
 
     @property
     def is_new(self) -> bool:
-        """Return whether the log directory was never collected, or lacks a partition that was collected."""
+        """Return whether no collection exists yet, or a collected partition has left the log directory."""
         marker = CollectedFolder(self.store).marker().value
         return marker is None or not set(marker.partitions) <= set(self.log_dir.log_dir.folders)
 

@@ -22,7 +22,10 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class Read(Generic[_T]):
-    """An object as it was read, and its `etag` for a conditional replacement. None and "" if it does not exist."""
+    """The content of an object, and the `etag` for its conditional replacement.
+
+    If the object does not exist, `value` is None and `etag` is "".
+    """
 
     value: _T | None = None
     etag: str = ""
@@ -30,7 +33,7 @@ class Read(Generic[_T]):
 
 @dataclass(frozen=True, slots=True)
 class CollectedFolder:
-    """The objects of `snapshot.collected` below one URI."""
+    """The collected objects of one log directory. The package `snapshot.collected` defines their formats."""
 
     store: ObjectStore
 
@@ -89,7 +92,7 @@ class CollectedFolder:
         return {name for name in names if is_part(name)}
 
     def delete_parts(self, partition: str, names: set[str]) -> None:
-        """Delete objects. If a deletion fails, the next collection finds the object."""
+        """Delete objects. If a deletion fails, a later collection tries again."""
         if names:
             _log.debug("deleting %d parts of %s%s that are not listed", len(names), self.store.uri, partition)
             self.store.delete([f"{partition}/{name}" for name in sorted(names)])

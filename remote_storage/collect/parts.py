@@ -23,7 +23,10 @@ _ROW_GROUP_BYTES = 4 << 20
 
 
 class DecodePart:
-    """An object with rows of SEGMENTS, and with `with_batches` a second one with rows of RECORD_BATCHES."""
+    """A Parquet object with SEGMENTS rows of neighbouring segments.
+
+    If `with_batches` is True, a second object has their RECORD_BATCHES rows.
+    """
 
     def __init__(self, base_offset: int, *, with_batches: bool) -> None:
         self.name = new_name(base_offset, Part.SEGMENTS)

@@ -22,8 +22,8 @@ Producer snapshots, their manifests, and the cluster id of a partition. Brokers 
     snapshots/old.topic-no-topic-id/7/manifest-2026-11-21T1530.json
     snapshots/payments-MWJ6FHTfRYy67jzwZdeqSQ/7/cluster.json
 
-Claims of segments, the cache of a partition's manifests, the saved configs of a topic, the proof that brokers of a
-cluster read back a record, and the probes of a store's conditional writes:
+Claims of segments, the cache of a partition's rsm-manifests, the saved configs of a topic, the record of a cluster's
+read-back, and the probes of a store's conditional writes:
 
     claims/<topic>-<topic id>/<partition>/<base offset>-<leader epoch>.json
     claims/<topic>-<topic id>/<partition>/manifests.json
@@ -34,9 +34,9 @@ cluster read back a record, and the probes of a store's conditional writes:
     claims/payments-MWJ6FHTfRYy67jzwZdeqSQ/7/manifests.json
     claims/payments-MWJ6FHTfRYy67jzwZdeqSQ/unblock.json
 
-Offsets have 20 digits; a snapshot's offset is exclusive. A claim's leader epoch is the epoch of the segment's last
-leader epoch entry. So if a new leader truncates and rewrites the log, the rewritten segments have other claims. Ids are
-22 characters base64url with one spelling for each value: the last character is A, Q, g or w. `no-topic-id` is shorter,
+Offsets have 20 digits; a snapshot's offset is exclusive. A claim's leader epoch is the last leader epoch of the
+segment. So if a new leader truncates and rewrites the log, the rewritten segments have other claims. Ids are 22
+characters base64url. Their last character is A, Q, g or w, because it encodes only two bits. `no-topic-id` is shorter,
 so it is never an id.
 
 Keys are relative to the store, whose URI is a folder: `s3://bucket/tiered` is the plugin's `key.prefix=tiered/`.
@@ -72,7 +72,7 @@ _RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:+~=-]{0,127}")
 
 
 class KeyKind(StrEnum):
-    """A kind of object. The last word of a member's value is the suffix of the keys of this kind."""
+    """A kind of object. All keys of a kind end with its `suffix`."""
 
     LOG = ".log"
     INDEXES = ".indexes"
@@ -92,7 +92,7 @@ class KeyKind(StrEnum):
 
     @property
     def suffix(self) -> str:
-        """Return the suffix of the key."""
+        """Return the text with which the keys of this kind end."""
         return self.value.rpartition(" ")[2]
 
     @property
@@ -214,7 +214,7 @@ def topic_claims(partition: TopicIdPartition) -> str:
 
 
 def claim(partition: TopicIdPartition, base_offset: int, leader_epoch: int) -> str:
-    """Return the key of a segment's claim. `leader_epoch` is the epoch of the segment's last leader epoch entry.
+    """Return the key of a segment's claim. `leader_epoch` is the last leader epoch of the segment.
 
     Raises:
         InvalidKeyError: `base_offset` is not an offset, the partition has no topic id, or `leader_epoch` is negative or
@@ -237,7 +237,7 @@ def unblock(topic: str, topic_id: str) -> str:
 
 
 def read_back(cluster_id: str) -> str:
-    """Return the key of the proof that a cluster's brokers read a record back from a location.
+    """Return the key of the record of a cluster's read-back (ReadBackRecord).
 
     Raises:
         InvalidKeyError: `cluster_id` is not 1 to 64 letters, digits and `-_`.
@@ -250,7 +250,7 @@ def read_back(cluster_id: str) -> str:
 
 
 def topic(topic: str, *, local: bool = False) -> str:
-    """Return a prefix that all keys of a topic's segments have, under every topic id.
+    """Return a common prefix of the keys of a topic's segments, whatever its topic id is.
 
     Keys of other topics may have the same prefix.
     """
@@ -260,7 +260,7 @@ def topic(topic: str, *, local: bool = False) -> str:
 
 
 def topic_snapshots(topic: str) -> str:
-    """Return a prefix that all keys of a topic's snapshots have, under every topic id.
+    """Return a common prefix of the keys of a topic's snapshots, whatever its topic id is.
 
     Keys of other topics may have the same prefix.
     """
@@ -268,9 +268,9 @@ def topic_snapshots(topic: str) -> str:
 
 
 def topic_of_folder(folder: str) -> TopicIdPartition | None:
-    """Return partition 0 of the topic whose segments are in `folder`. The folder may be of any layout.
+    """Return the topic whose segments are in `folder`, or None if `folder` is not a folder of segments.
 
-    Return None if `folder` is not a folder of segments.
+    The result has the topic name, the topic id and the partition number 0. The folder may be of any layout.
     """
     found = _LOCAL_FOLDER.fullmatch(folder) or _TOPIC_FOLDER.fullmatch(folder)
     if found is None:

@@ -70,8 +70,9 @@ class Layout(ABC):
 
     @abstractmethod
     def plan(self, indexes: Mapping[IndexType, bytes], metadata: RemoteLogSegmentMetadata) -> tuple[PlannedObject, ...]:
-        """Return the objects to write after the log object, in the order of writing. The last one makes readers see the
-        segment.
+        """Return the objects to write after the log object, in the order of writing.
+
+        When the last of them is written, the segment is visible to readers.
 
         Args:
             indexes: all indexes; the transaction index may be missing.

@@ -13,7 +13,7 @@ from tiersnap.remote_storage.stores.store_settings import location_words
 
 @dataclass(frozen=True, slots=True)
 class RemoteLocation:
-    """Remote storage as one plugin reads it: the store with its prefix, and the layout of the segments."""
+    """A remote location: the store with its URI prefix, and the layout of the segments."""
 
     store: ObjectStore
     layout: Layout

@@ -36,7 +36,7 @@ class StoredObject(Stored, frozen=True, kw_only=True):
     Attributes:
         what: name of the kind, for messages.
         limit: greatest size in bytes. A larger object is refused before it is parsed.
-        hint: hint of the error that an object is damaged.
+        hint: hint of the error for a damaged object.
     """
 
     what: ClassVar[str]
@@ -78,7 +78,7 @@ class StoredObject(Stored, frozen=True, kw_only=True):
 
     @classmethod
     def corrupt(cls, name: str, why: object) -> CorruptDataError:
-        """Return the error that an object is not of this kind. `why` is the reason."""
+        """Return the error for an object that is not of this kind. `why` is the reason."""
         return CorruptDataError(
             f"{name}: not {cls.what} that this tiersnap can read: {str(why)[:_SHOWN]}", hint=cls.hint
         )

@@ -12,9 +12,9 @@ segment is valid. `snapshot` describes the producer snapshot of that segment. If
 have ended, and objects with their segment ids are leftovers.
 
 `kept` contains the ids of remote segments that were finished and then replaced, because they lost objects or because a
-replica rolled at other offsets. It also contains the ids of segments that `mend` restores. Records of the cluster may
-name any segment that was ever finished. Therefore `may_delete` returns False for such a segment, until the caller has
-read the records and found none that names the segment.
+replica rolled at other offsets. It also contains the ids of segments that `mend` restores. Records in
+`__remote_log_metadata` may name any segment that was ever finished. Therefore `may_delete` returns False for such a
+segment, until the caller has read the records and found none that names the segment.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ MAX_ATTEMPTS = 64
 
 @dataclass(frozen=True, slots=True)
 class ClaimedSegment:
-    """A segment with a claim. `leader_epoch` is the epoch of the segment's last leader epoch entry."""
+    """A segment with a claim. `leader_epoch` is the last leader epoch of the segment."""
 
     partition: TopicIdPartition
     base_offset: int
@@ -119,7 +119,10 @@ class Claim(StoredObject, frozen=True, kw_only=True):
         return tuple(attempt for attempt in self.attempts[:-1] if self.may_delete(attempt.segment_id))
 
     def was_finished(self, segment_id: str) -> bool:
-        """Return whether the segment was ever finished, so that records of a cluster may name it."""
+        """Return whether the segment was ever finished.
+
+        Records in `__remote_log_metadata` may name such a segment.
+        """
         return segment_id == self.finished or segment_id in self.kept
 
     def may_delete(self, segment_id: str, *, has_no_record: bool = False) -> bool:

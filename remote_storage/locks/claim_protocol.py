@@ -2,9 +2,9 @@
 
 Each attempt has its own segment id. It takes these steps in this order:
 
-    claim            before the first byte; the claim then contains the attempt
-    copy             log and indexes, which readers do not see yet. The attempt may delete leftovers of `claim.earlier`,
-                     but no complete remote segment, because no other segment may have its offsets
+    claim            add the attempt to the claim, before any byte is uploaded
+    copy             upload log and indexes, which readers do not see yet. The attempt may delete incomplete leftovers
+                     of `claim.earlier`. It deletes no complete segment yet: perhaps no other one has these offsets
     is_still_ours    if another attempt took over the claim: delete the copied objects, and stop
     make visible     write the manifest
     finish           if it raises ObjectChangedError: delete the remote segment, manifest first, and stop
@@ -103,8 +103,8 @@ def may_take_over(held: Claim, attempt: Attempt, age: int, stale_after_ms: int) 
 def reopen(store: ObjectStore, finished: HeldClaim, attempt: Attempt) -> HeldClaim:
     """Claim a finished segment again, because its remote segment lost objects or lacks offsets of the local segment.
 
-    The claim keeps the id of the remote segment, because brokers may read this segment. If another replica rolled at
-    other offsets, this segment may be the only one with its offsets.
+    The claim keeps the id of the finished remote segment, because brokers may read it. If replicas rolled at different
+    offsets, this remote segment may also be the only one that has some of these offsets.
 
     Raises:
         ObjectChangedError: another attempt changed the claim first.
@@ -165,7 +165,8 @@ def release(store: ObjectStore, held: HeldClaim) -> bool:
 def put_again(store: ObjectStore, held: HeldClaim) -> None:
     """Recreate a deleted claim, with its holder marked as ended.
 
-    The claim names segment ids of objects that may still arrive. If another attempt has written a claim, keep that one.
+    Requests that are still running may create further objects. Later attempts find these objects by the segment ids in
+    the claim. If another attempt has written a claim, keep that claim.
     """
     with suppress(ObjectChangedError):
         _write(store, held.segment, held.claim.released(), None)
@@ -194,9 +195,9 @@ def read_claim_and_age(store: ObjectStore, segment: ClaimedSegment) -> tuple[Hel
 def claim_naming(
     store: ObjectStore, claimed: Iterable[ClaimedSegment], base_offset: int, segment_id: str
 ) -> Claim | None:
-    """Return the claim among `claimed` that has this base offset and contains this segment id, or None.
+    """Return the claim of a segment in `claimed` with this base offset, if the claim contains the segment id.
 
-    Claims that cannot be decoded are skipped.
+    Return None if there is no such claim. Claims that cannot be decoded are skipped.
     """
     for segment in claimed:
         if segment.base_offset == base_offset:

@@ -51,12 +51,12 @@ class LeaseHolder(StoredObject, frozen=True, kw_only=True):
 
 
 def held_by_another(name: str, held: LeaseHolder, renewed_at: int, otherwise: str) -> TransientError:
-    """Return the error that another run holds the lease.
+    """Return the error for a lease that another run holds.
 
     Args:
         name: URI of the lease, or path of the lock file.
         renewed_at: ms, time of the holder's last write.
-        otherwise: the end of the hint, for the case that the holder is dead.
+        otherwise: last clause of the hint: when the lock ends if the holder is dead.
     """
     heard = datetime.fromtimestamp(renewed_at / 1000, UTC).isoformat(timespec="seconds")
     return TransientError(

@@ -31,10 +31,10 @@ class StoredContent(Generic[C]):
 
 
 def read(store: ObjectStore, key: str, kind: type[C], decode: Decode[C] | None = None) -> StoredContent[C] | None:
-    """Return the content of an object, or None if it does not exist. A damaged object is read a second time.
+    """Return the content of an object, or None if it does not exist. If it is damaged, read it once more.
 
     Args:
-        decode: replaces `kind.decode` if the check of the content needs the key.
+        decode: decodes the object instead of `kind.decode`; by default `kind.decode` is used.
 
     Raises:
         NewerFormatError, CorruptDataError: see `StoredObject.decode`.
@@ -83,10 +83,10 @@ def why_over(process: Process | None, age: int, stale_after_ms: int, *, is_ended
     """Return the reason why the holder of a lock has ended, or None if it may be running.
 
     Args:
-        process: the holder's process; None if the holder released the lock.
+        process: the holder's process; None if the holder has released the lock and the object names no process.
         age: ms since the holder last wrote the object, by the store's clock.
         stale_after_ms: an age that no running holder reaches.
-        is_ended: whether the object records that the holder gave up.
+        is_ended: whether the object records that the holder has ended.
     """
     if is_ended or process is None:
         return "its holder released it"

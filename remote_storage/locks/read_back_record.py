@@ -4,7 +4,7 @@
     {"version":1,"clusterId":"…","uri":"s3://bucket/prefix/","server":"minio:9000","brokers":"<digest>","topic":null,
      "process":null,"renewals":0}
 
-A replicated bucket contains the object, too. tiersnap ignores it there, because the URI or the server differs.
+A replica of the bucket also contains this object. tiersnap ignores it there, because the URI or the server differs.
 `brokers` is a digest of the brokers' configuration. If the digest changes, the proof is no longer valid. During a
 read-back `brokers` is null, `topic` is the topic of the read-back, and `process` will delete that topic.
 """
@@ -59,7 +59,14 @@ class ReadBackStore:
     """
 
     def __init__(self, store: ObjectStore, cluster_id: str, server: str, *, process: Process | None = None) -> None:
-        """Use the location `store` on `server`, for the brokers of a cluster."""
+        """Open the record of a cluster in a remote location. This sends no request.
+
+        Args:
+            store: the remote location.
+            cluster_id: cluster whose brokers read the location.
+            server: S3 endpoint or inode number of the location, see `broker_evidence.server_of`.
+            process: owner of a read-back; by default this process.
+        """
         self._store, self._process = store, process or this_process()
         self._empty = ReadBackRecord.empty(cluster_id, store.uri, server)
         self._key = keys.read_back(cluster_id)

@@ -5,11 +5,11 @@
      "before":{"remote.log.copy.disable":null, …},"process":{"host":"…","pid":1,"processStart":"…"}|null}
 
 null means that the topic itself did not set the config. Any user with write access to the bucket can write such an
-object. Therefore an object is refused if it contains other configs than those that a pause overrides (OVERRIDES).
+object. Therefore tiersnap refuses an object with any config that a pause does not override (see OVERRIDES).
 
-`process` holds the topic. If two runs paused one topic, one could publish after the other has enabled copying again.
-The hold ends with the process, or STALE_AFTER_MS after its last write. A deleted topic has no configs to restore, and
-`tiersnap maintain remove-orphans` removes its object.
+While a process holds the topic, no other run may pause it. Otherwise one run could publish after another run has
+enabled copying again. The hold ends with the process, or STALE_AFTER_MS after its last write. A deleted topic has no
+configs to restore, and `tiersnap maintain remove-orphans` removes its object.
 """
 
 from __future__ import annotations
