@@ -53,7 +53,7 @@ def plan_lacking(
 
     Args:
         there: the segment's existing objects; None if there are none.
-        ready: the segment with the right content.
+        ready: the right content of the whole segment, from which missing objects are built.
 
     Raises:
         NotRebuiltError: the missing objects would not fit the existing objects.
@@ -83,8 +83,8 @@ def put_lacking(
     """Put the objects that a segment lacks, and check that the segment is complete.
 
     Args:
-        check_known: raises an error if brokers no longer know the segment. It is called before the object is put that
-            makes the segment visible.
+        check_known: raises an error if brokers no longer know the segment. It is called directly before the last object
+            is put, because that object makes the segment visible.
         made: receives the keys of the objects that this call created.
 
     Raises:
@@ -233,7 +233,10 @@ def _check_places(record: RemoteLogSegmentMetadata, stored: RsmManifest, content
 
 
 def _is_place_of(content: bytes | None, place: tuple[int, int] | None, position: int) -> bool:
-    """Return whether an index fits a place (byte, bytes). A missing index fits None, and a place with 0 bytes."""
+    """Return whether an index with this content begins at `position`, according to its `place` in the manifest.
+
+    A place is (position, size) in bytes. If the segment lacks the index, the place must be None or have size 0.
+    """
     if content is None:
         return place is None or place[1] == 0
     return place == (position, len(content))

@@ -42,7 +42,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class RemoteLogs:
-    """The sources of the right content of segments.
+    """The remote segments of a location and the logs on this host, from which segments can be rebuilt.
 
     Attributes:
         local: logs on this host.
@@ -74,7 +74,7 @@ class RemoteLogs:
         return {each.segment_id: each.reason for each in checks if each.segment_id and not each.verdict.is_sound}
 
     def read_whole(self, partition: TopicIdPartition) -> ReadWhole:
-        """Return the result of reading all segments of a partition fully and comparing them.
+        """Read all segments of a partition fully, check them, and return the result.
 
         Raises:
             TiersnapError: remote storage does not answer, or refuses a request.
@@ -213,7 +213,8 @@ class MakeAgain:
 def check_plaintext(location: RemoteLocation, record: RemoteLogSegmentMetadata, *, allowed: bool) -> Encryption | None:
     """Refuse plain text beside encrypted segments.
 
-    Return UNKNOWN if no manifest shows whether the plugin encrypts, else None.
+    Return UNKNOWN if no manifest shows whether the plugin encrypts. Otherwise return None, also if plain text is
+    `allowed`.
 
     Raises:
         PlaintextRefusedError: a manifest shows that the plugin encrypts, and plain text is not `allowed`.
@@ -242,12 +243,15 @@ def _not_reached(mending: Mending, error: TiersnapError) -> Mending:
 
 
 def _first(mending: Mending, error: TiersnapError) -> TiersnapError:
-    """Return the error to report: the earlier error about --from if there is one and `error` is not transient."""
+    """Return the error to report: `error` if it is transient, otherwise the earlier error about --from.
+
+    Without an earlier error, return `error`.
+    """
     if isinstance(error, TransientError):
         return error
     return mending.error or error
 
 
 def _both(record: RemoteLogSegmentMetadata, first: TiersnapError, second: TiersnapError) -> TiersnapError:
-    """Return the error that --from lacks a segment and that it cannot be rebuilt either."""
+    """Return one error for a segment that --from lacks (`first`) and that cannot be rebuilt either (`second`)."""
     return CorruptDataError(f"{first.message}; {second.message.removeprefix(not_mended(record))}", hint=first.hint)

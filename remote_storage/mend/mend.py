@@ -44,9 +44,9 @@ class MendRequest:
     Attributes:
         source: another location to which objects were uploaded by mistake; None if there is none.
         depth: depth of the verification; None to find only missing objects.
-        log_dirs: log directories of leaders with the leader epochs, used if this client cannot ask leaders.
-        delete_bad: whether to delete segments that brokers no longer read because they are wrong or were copied twice.
-            A partition with such segments is verified to the depth full.
+        log_dirs: log directories of leaders. tiersnap reads leader epochs there if this client cannot ask leaders.
+        delete_bad: whether to delete unread segments that are wrong or redundant. All segments of a partition with
+            unread segments are then read fully (CheckDepth.FULL). Brokers do not read an unread segment.
         allow_plaintext: whether to write plain text even beside segments that the plugin encrypted.
         apply: whether to write.
     """
@@ -65,8 +65,8 @@ class Mended:
 
     Attributes:
         missing: segments that lacked objects.
-        wrong: number of other segments that are wrong.
-        unread: number of wrong segments that stay, and that brokers no longer read.
+        wrong: number of wrong segments that lack no objects.
+        unread: number of wrong segments that brokers no longer read, and that this run does not delete.
         done: segments that were mended, or would be.
         failures: errors that ended the work on a partition.
         proof: the proof that brokers read this location; None if there was nothing to mend.
@@ -156,7 +156,10 @@ class MendTier:
             return None
 
     def _prove(self, mended: Mended) -> None:
-        """Prove once that brokers read this location. Then check the store's conditions, which writes a probe."""
+        """Prove once that brokers read this location.
+
+        If the run writes, then check with a probe object whether the store supports conditional writes.
+        """
         if mended.proof is None:
             mended.proof = self.prove()
             if self.request.apply:
@@ -186,7 +189,10 @@ class MendTier:
         return sorted(done, key=lambda each: each.metadata.start_offset)
 
     def _by_local_log(self, again: MakeAgain, lost: Iterable[Mending]) -> list[Mending]:
-        """Return the segments that the log on this host mended, or may mend in the next run."""
+        """Rebuild segments from the log on this host.
+
+        Return the rebuilt segments, and the segments that failed with a transient error.
+        """
         by_log = again.each(each for each in lost if self.logs.is_local(each.metadata))
         return [each for each in by_log if each.error is None or isinstance(each.error, TransientError)]
 
@@ -283,7 +289,10 @@ def _lost(done: Iterable[Mending]) -> dict[str, Mending]:
 
 
 def _with_first_error(mending: Mending, first: TiersnapError | None) -> Mending:
-    """Return a failed replacement with the earlier error about its missing objects, because it explains more."""
+    """Return `mending`. If its replacement failed, set the error `first` about missing objects if there is one.
+
+    The error about missing objects explains more than the error of the replacement.
+    """
     if mending.error is None or first is None:
         return mending
     return replace(mending, error=first)

@@ -49,7 +49,8 @@ def without_readers(
     """Yield the segments whose deletion tiersnap began, then the unread segments.
 
     Args:
-        deleting: segments in DELETE_SEGMENT_STARTED. Brokers finish the deletions that brokers began.
+        deleting: segments in DELETE_SEGMENT_STARTED. If a broker began the deletion, the segment is skipped: the broker
+            will finish it.
     """
     for each in deleting:
         if each.broker_id == NO_BROKER:
@@ -83,7 +84,8 @@ def may_be_deleted(index: RemoteIndex, segment: RemoteLogSegmentMetadata, log_st
     The right segments must have been read fully in this run.
 
     Args:
-        log_start: log start offset. If the deletion has begun, offsets below it are ignored; if not, all offsets count.
+        log_start: log start offset. If the segment's deletion has begun, offsets below the log start are ignored.
+            Otherwise all its offsets count.
     """
     if segment.id in index.found():
         return "brokers read it"

@@ -140,7 +140,7 @@ class PutBack:
             made.append(key)
 
     def _rebuild(self, metadata: RemoteLogSegmentMetadata, segment: StagedSegment, made: list[str]) -> None:
-        """Upload a segment again in the brokers' layout. If the upload fails, it deletes its objects."""
+        """Upload a segment again in the brokers' layout. If the upload fails, the new objects are deleted."""
         started = replace(metadata, state=SegmentState.COPY_SEGMENT_STARTED)
         with tempfile.TemporaryDirectory(prefix="tiersnap-") as scratch:
             ready = _fetched(metadata, segment, Path(scratch))

@@ -11,7 +11,8 @@ def lineage_of_record(record: RemoteLogSegmentMetadata, lineage: LeaderEpochs, l
     """Return the lineage up to the end of a segment, as it was when the segment's record was written.
 
     Args:
-        lineage: current lineage of the partition. A later leader may have truncated the log below the segment.
+        lineage: current lineage of the partition. A later leader may have truncated the log at a lower offset than the
+            start of the segment.
         log_start: log start offset, which may be in a remote segment.
 
     Raises:

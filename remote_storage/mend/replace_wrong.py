@@ -78,7 +78,7 @@ class ReplaceWrong:
     ) -> list[Mending]:
         """Replace segments of one partition in ascending offsets, and publish each one before the next upload.
 
-        If a segment cannot be replaced now, try it again after each other replacement if brokers still read it.
+        Try a segment that cannot be replaced yet again after each successful replacement, while brokers read it.
 
         Args:
             wrong: ids of all segments of the partition that are wrong or lack objects.
@@ -132,7 +132,10 @@ class ReplaceWrong:
     def _read_ours(
         self, partition: TopicIdPartition, planned: Sequence[Mending], wrong: Collection[str]
     ) -> tuple[list[RemoteLogSegmentMetadata], Collection[str]]:
-        """Return the right unpublished segments that share offsets with `planned`, and the ids of wrong ones."""
+        """Read the unpublished segments of tiersnap that share offsets with `planned`.
+
+        Return the right segments, and the ids of the wrong segments.
+        """
         replaced = [each.metadata for each in planned]
         known = self.reader.cache.segments(partition).keys() | set(wrong)
         ours = _overlapping(finished_of(self.logs.location, partition), replaced, known)
@@ -260,7 +263,7 @@ def failed(mending: Mending, error: TiersnapError) -> Mending:
 
 
 def _as_planned(mending: Mending, plan: PublishPlan, segment_id: str) -> Mending:
-    """Return a segment unchanged if the plan publishes it under the id `segment_id`, else with an error."""
+    """Return `mending` if the plan publishes its replacement `segment_id`, else `mending` with an error."""
     if plan.refusal is not None:
         return failed(mending, plan.refusal)
     told = {each.metadata.id.segment_id: each for each in plan.segments}[segment_id]
@@ -285,7 +288,7 @@ def _overlapping(
     others: Collection[RemoteLogSegmentMetadata],
     left_out: Collection[str],
 ) -> dict[str, RemoteLogSegmentMetadata]:
-    """Return the segments that share an offset with one of `others`, by segment id, without the ids `left_out`."""
+    """Return the segments that share an offset with one of `others`, by segment id. Skip the ids in `left_out`."""
     found = {}
     for each in segments:
         if each.id.segment_id in left_out:

@@ -1,7 +1,7 @@
 """Build right remote segments, as `tier` would upload them, from a local log or from remaining remote objects.
 
-The producer snapshot comes from the replay of the local log. Without a local log, the segment is replayed from the
-producer state at its start, which is found by the rule of remote_log.remote_state. Wrong segments are never used.
+The producer snapshot comes from the replay of the local log. Without a local log, tiersnap finds the producer state at
+the segment's start in remote storage, and replays the segment from there. Wrong segments are never used.
 """
 
 from __future__ import annotations
@@ -163,7 +163,7 @@ class RightSegments:
         return {index: SourceFile(filesystem, ref.path, ref.size) for index, ref in refs.items() if ref is not None}
 
     def own(self, record: RemoteLogSegmentMetadata) -> RemoteSegment | None:
-        """Return the segment with its own log in remote storage, or None if the log is missing."""
+        """Return the remote segment of a record, or None if remote storage lacks its log."""
         there = self.listed.get(record.id.segment_id)
         if there is None or there.log is None:
             return None
@@ -211,7 +211,7 @@ class RightSegments:
         """Refuse a log if an undamaged log of the same segment, in remote storage or on this host, has other batches.
 
         Args:
-            own: the segment with its own log in remote storage; None if that log is the one to use.
+            own: the remote segment of `record`, to compare its log; None if it has no log, or `digest` is of that log.
         """
         copies = self.stored.twins(record)
         if own is not None:
@@ -249,7 +249,10 @@ class RightSegments:
         return bool(agrees)
 
     def _refuse_other_lineage(self, record: RemoteLogSegmentMetadata, runs: Sequence[Run], digest: str) -> None:
-        """Refuse a diverged local log. If no later segment confirms it, the remote snapshot must agree."""
+        """Refuse a diverged local log.
+
+        If no later segment confirms the local log, its replay must not contradict the segment's remote snapshot.
+        """
         agrees = self.refuse_diverged_log(record, digest)
         there = self.listed.get(record.id.segment_id)
         if agrees or there is None:

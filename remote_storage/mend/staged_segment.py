@@ -38,7 +38,7 @@ class StagedSegment:
     """A segment on this host.
 
     Attributes:
-        store: a store with the segment's objects under their keys.
+        store: a directory of this host with copies of the segment's objects, under the same keys.
         user_metadata: the user metadata of each object in the source, by key.
     """
 
@@ -90,7 +90,9 @@ class StagedSegment:
             raise not_rebuilt(record, "the log in LOGDIR has other batches at the offsets of the segment")
 
     def check_target(self, target: ObjectStore) -> None:
-        """Check that no key has other content in the target, so that objects of two segments are never mixed.
+        """Check that the target lacks each of the segment's objects, or has it with the same content.
+
+        Otherwise objects of two segments could be mixed.
 
         Raises:
             ObjectExistsError: an object has other content.

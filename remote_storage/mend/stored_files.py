@@ -122,12 +122,12 @@ def computed_snapshot(path: Path, offset: int, data: bytes, provenance: Provenan
 
 
 def not_mended(record: RemoteLogSegmentMetadata) -> str:
-    """Return the beginning of the message that a segment is not mended."""
+    """Return the beginning of the message about a segment that is not mended."""
     return f"{record.id}: offsets {record.start_offset} to {record.end_offset} are not mended: "
 
 
 def not_rebuilt(record: RemoteLogSegmentMetadata, why: str) -> NotRebuiltError:
-    """Return the error that a segment cannot be rebuilt. `why` is the reason."""
+    """Return the error for a segment that cannot be rebuilt. `why` is the reason."""
     return NotRebuiltError(
         f"{not_mended(record)}{why}",
         hint="give as LOGDIR a log directory with these offsets, or give as --from a location with the objects of "
@@ -146,7 +146,7 @@ def manifest_of(store: ObjectStore, there: SegmentObjects) -> rsm_manifest.RsmMa
 
 
 def claimed_as(record: RemoteLogSegmentMetadata) -> ClaimedSegment:
-    """Return the segment of a record as a claim names it."""
+    """Return the ClaimedSegment of a record, by which its claim is found."""
     return ClaimedSegment(record.id.topic_id_partition, record.start_offset, record.segment_leader_epochs[-1][0])
 
 
@@ -154,8 +154,8 @@ def claimed_as(record: RemoteLogSegmentMetadata) -> ClaimedSegment:
 def putting_back(location: RemoteLocation, record: RemoteLogSegmentMetadata) -> Iterator[None]:
     """Mark a published segment as kept while its objects are restored, so that no attempt deletes them.
 
-    Unfinished uploads of the segment are aborted before and after the block. Otherwise a late completion could put
-    another object. See `claim_protocol.keep`.
+    Unfinished multipart uploads of the segment are aborted before and after the block. Otherwise one of them could be
+    completed late and create another object. See `claim_protocol.keep`.
 
     Raises:
         TiersnapError: another attempt may delete the segment, or remote storage does not answer. The block did not run.

@@ -25,8 +25,8 @@ class StoredLogs:
 
     Attributes:
         copies: complete segments.
-        wrong: ids of wrong segments. They may contradict a log, but never provide one.
-        incomplete: the objects of all other segments.
+        wrong: ids of wrong segments. Their logs can contradict another log, but are never used as content.
+        incomplete: the objects of each incomplete segment.
     """
 
     store: ObjectStore
