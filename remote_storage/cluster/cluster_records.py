@@ -18,7 +18,7 @@ from tiersnap.remote_storage.retire.known_to_cluster import Ask, KnownPartition
 
 
 class ClusterRecords:
-    """A cluster's records of partitions. Implements KnownToCluster.
+    """A reader of the records in a cluster's `__remote_log_metadata`. Implements KnownToCluster.
 
     Raises:
         MetadataTopicAbsentError, BrokerUnavailableError: the records cannot be read.
@@ -62,7 +62,7 @@ class ClusterRecords:
     def _with_absent(
         self, found: Mapping[TopicIdPartition, KnownPartition], topics: Mapping[str, Topic]
     ) -> dict[TopicIdPartition, KnownPartition]:
-        """Return the partitions. `is_absent` is True for those whose topic id the cluster certainly does not have.
+        """Return the partitions, with `is_absent` set to True if the cluster certainly lacks the topic id.
 
         Only partitions with undeleted segments are checked.
         """
@@ -86,7 +86,7 @@ def certainly_gone(
 
 
 def _unknown(cluster: Cluster, partition: TopicIdPartition, known: Topic | None) -> UnknownToClusterError:
-    """Return the error that a partition's topic id is not in the cluster.
+    """Return the error for a partition whose topic id the cluster lacks.
 
     `known` is the cluster's topic of the same name.
     """
@@ -103,7 +103,7 @@ def _unknown(cluster: Cluster, partition: TopicIdPartition, known: Topic | None)
 def read_published(
     cluster: Cluster, partitions: Iterable[TopicIdPartition], *, unpublished: bool = False
 ) -> dict[TopicIdPartition, Published]:
-    """Return the newest state of every remote segment of these partitions in the cluster's records, by segment id.
+    """Return the newest recorded state of each remote segment, by partition and segment id.
 
     Args:
         unpublished: if True, return no segments for a topic that the cluster does not have. If False, raise

@@ -1,4 +1,4 @@
-"""The topics of a cluster that brokers copy, and the topics whose copying tiersnap paused, by their configs."""
+"""Find the topics that brokers copy, and the topics whose copying tiersnap paused. Topic configs show both."""
 
 from __future__ import annotations
 

@@ -4,11 +4,11 @@ Each copy attempt begins with a COPY_SEGMENT_STARTED record of a new segment id.
 fails without a further record, and the next attempt follows after the task interval. If the storage manager throws an
 exception, brokers since 3.9 delete the leftovers of the attempt, so its newest record is a deletion.
 
-No record shows that an attempt has failed, and the records of old attempts stay in the topic. A time-out before Kafka
-3.9 and the death of a leader leave the same records as a failure, and the newest attempt may still be running. So two
-attempts at one segment are only a suspicion, and the copy task must be watched. A copy task is stuck if it begins two
-attempts at segments that remote storage lacks, and finishes none. A copy task that begins segments which another copy
-attempt had finished has not read the records of that attempt.
+No record shows that an attempt has failed, and the records of old attempts stay in the topic. An upload that times out
+(before Kafka 3.9) or a leader that dies leaves the same records as a failed attempt. The newest attempt may also still
+be running. So two attempts at one segment are only a suspicion, and the copy task must be watched. A copy task is stuck
+if it begins two attempts at segments that remote storage lacks, and finishes none. If a copy task begins a segment that
+another attempt has already finished, the task has not read the records of the other attempt.
 """
 
 from __future__ import annotations
@@ -119,7 +119,10 @@ def watch(reader: MetadataReader, watched: Iterable[Watched], quiet: float) -> M
 
 
 def _finished_since(cache: MetadataCache, finished: Iterable[RemoteLogSegmentMetadata], offset: int) -> float:
-    """Return the position of the first record that finished a segment with this offset. Infinite if there is none."""
+    """Return the position of the first record that finished a segment containing `offset`.
+
+    If there is no such record, the position is infinite.
+    """
     since = math.inf
     for each in finished:
         if each.start_offset <= offset <= each.end_offset:
@@ -128,7 +131,7 @@ def _finished_since(cache: MetadataCache, finished: Iterable[RemoteLogSegmentMet
 
 
 def progress_of(cache: MetadataCache, watched: Watched) -> CopyProgress | None:
-    """Return the progress of a copy task by its new records, or None if they do not show it yet."""
+    """Return the progress of a copy task, or None if its new records do not show the progress yet."""
     begun, has_finished = 0, False
     for name, segment in cache.segments(watched.partition).items():
         if name in watched.seen:

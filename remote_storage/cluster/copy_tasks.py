@@ -1,7 +1,8 @@
 """Ask a cluster which partitions brokers copy, and after which lag, before tiersnap uploads anything.
 
 The configs of a topic show whether copying is enabled, and the copy lag (KIP-1241). No request shows that a copy task
-is stuck. Records of copy attempts raise a suspicion, and watching the records decides (see `stuck`).
+is stuck. Records of copy attempts only raise a suspicion. tiersnap then watches further records to confirm it (see
+`stuck`).
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ def ask_copy_tasks(
     If a copy task may be stuck, watch its records for up to three task intervals.
 
     Args:
-        log_dirs: log directories with the leader epochs, used if this client cannot ask leaders.
+        log_dirs: log directories of leaders. tiersnap reads leader epochs there if this client cannot ask leaders.
         wants_records: whether to return records. If True, the records of all partitions are read; if False, only those
             of partitions that brokers copy.
         talk: reports progress.

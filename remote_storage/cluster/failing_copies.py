@@ -32,7 +32,7 @@ def find_failing(
     Args:
         records: all records of the cluster.
         leaders: leaders of the partitions that brokers copy.
-        log_dirs: log directories with the leader epochs, used if this client cannot ask leaders.
+        log_dirs: log directories of leaders. tiersnap reads leader epochs there if this client cannot ask leaders.
         now: ms.
         talk: reports progress.
     """

@@ -5,9 +5,10 @@ leader's copy task copies the segments of a partition one after the other, and b
 copy hangs if its leader began it long ago at the next offset to copy, and has begun or finished no segment since then.
 An attempt that timed out or whose leader died is not taken for a hung copy, because other attempts follow it.
 
-The age of a copy is measured by this host's clock, or by the newest record of its broker if that is later. If this
-host's clock is behind, a hung copy is still found while its broker copies other partitions. If the clock is ahead,
-copies look older by the difference, so the clock must not be ahead by minutes.
+The age of a copy is the time since its record, by this host's clock. If a newer record of the same broker is later than
+this clock, the time of that record counts as the present. So if this host's clock is behind, a hung copy is still found
+while its broker copies other partitions. If the clock is ahead, copies look older by the difference, so the clock must
+not be ahead by minutes.
 """
 
 from __future__ import annotations
@@ -96,8 +97,8 @@ def hung_copy(
 
     Args:
         leader: id of the broker that leads the partition now.
-        next_offset: first offset that remote storage lacks, according to the leader's epochs. If it is unknown (None),
-            the newest copy attempt is assumed to be at this offset.
+        next_offset: first offset that remote storage lacks, according to the leader's epochs. If it is None,
+            it is unknown, and the newest copy attempt is assumed to contain it.
     """
     known = _of_brokers(cache, partition)
     begun = [each for each in known if each.state is _STARTED and each.broker_id == leader]
@@ -159,7 +160,7 @@ def find_all_hung(
 
     Args:
         cache: all records of the cluster.
-        log_dirs: log directories with the leader epochs, used if this client cannot ask leaders.
+        log_dirs: log directories of leaders. tiersnap reads leader epochs there if this client cannot ask leaders.
 
     Raises:
         BrokerUnavailableError: the cluster does not answer.
@@ -217,7 +218,10 @@ def find_hung(
 
 
 def _by_its_clock(cache: MetadataCache, limit: HungLimit) -> Callable[[int], HungLimit]:
-    """Return a function from broker id to limit. The limit's `now` is not before the newest record of that broker."""
+    """Return a function that returns the limit for a broker id.
+
+    Its `now` is the `now` of `limit`, or the time of the broker's newest record if that is later.
+    """
     newest: dict[int, int] = {}
     for partition in cache.partitions():
         for each in cache.segments(partition).values():

@@ -35,7 +35,7 @@ def check_log_end(partition: TopicIdPartition, end_offset: int, log_end: int) ->
 
     Args:
         end_offset: exclusive end of the segments.
-        log_end: exclusive end of the leader's log, up to which all in-sync replicas have it.
+        log_end: the leader's high watermark (exclusive).
     """
     if end_offset > log_end:
         raise DivergedLogError(

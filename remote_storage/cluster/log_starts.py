@@ -22,10 +22,9 @@ _T = TypeVar("_T")
 
 
 def located(cluster: Cluster | None, partitions: Iterable[tuple[_T, Partition]]) -> Iterator[tuple[_T, Partition]]:
-    """Yield the partitions, with the leader's log start offset if `snapshot.log.log_start.with_leaders` uses it.
+    """Yield the partitions. `with_leaders` decides which of them get the leader's log start offset.
 
-    Each partition that may use the leader's offset needs two requests, and each of their topics needs one. Other
-    partitions need no request.
+    Only partitions for which `may_take_leaders` is True need requests: two per partition, and one per topic.
 
     Raises:
         BrokerUnavailableError: the cluster does not answer.

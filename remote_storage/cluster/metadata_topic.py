@@ -123,7 +123,7 @@ class MetadataTopic:
     def publish(self, records: Iterable[tuple[TopicIdPartition, MetadataRecord]]) -> int:
         """Write records in the given order within each metadata partition.
 
-        Return the number of records after all are acknowledged.
+        Wait until all are acknowledged, and return the number of records.
 
         If the process is killed, later records may be missing from a metadata partition, but there are no gaps.
 
@@ -247,7 +247,7 @@ class Publication:
         )
 
     def send(self, records: Iterable[tuple[int, bytes]]) -> int:
-        """Send (metadata partition, value) pairs. Return the number of records after all were acknowledged."""
+        """Send (metadata partition, value) pairs. Wait until all are acknowledged, and return the number of records."""
         sent = 0
         for partition, value in records:
             self._produce(partition, value)

@@ -6,14 +6,14 @@ from tiersnap.remote_storage.errors import ClusterRefusedError
 
 
 def needs_permission(permission: str) -> str:
-    """Return the hint about a missing permission, such as "READ of orders"."""
+    """Return a hint that names the missing permission. `permission` is a text such as "READ of orders"."""
     return f"give {permission} with kafka-acls --add to the user that --command-config names, or to ANONYMOUS"
 
 
 def not_described(name: str, topic: str) -> ClusterRefusedError:
-    """Return the error that this user may not describe a topic.
+    """Return the error for a topic that this user may not describe.
 
-    `name` is the cluster or partition that needs the topic.
+    `name` is the cluster or the partition with which the message begins.
     """
     return ClusterRefusedError(
         f"{name}: this user has no permission to describe {topic}",

@@ -1,4 +1,4 @@
-"""Find partitions with closed segments above the last stable offset, if this has not advanced for an hour.
+"""Find partitions whose last stable offset has not advanced for an hour, although closed segments exist above it.
 
 A copy task copies a segment only if it ends at or below the last stable offset. An open transaction stops this offset
 from advancing, and so does a high watermark that does not advance.
@@ -69,7 +69,7 @@ def _find_standing_now(
 def _standing(filesystem: FileSystem, partition: Partition, offset: int, now: int) -> StandingOffset | None:
     """Return the partition as a StandingOffset.
 
-    None if no closed segment waits, or the offset advanced within the hour.
+    None if no closed segment ends above `offset`, or if the record at `offset` was written within the last hour.
     """
     waiting = list(_waiting(partition, offset))
     if not waiting:
@@ -91,8 +91,9 @@ def _waiting(partition: Partition, offset: int) -> Iterator[Segment]:
 def _time_at(filesystem: FileSystem, partition: Partition, offset: int, now: int) -> int:
     """Return the time (ms) at which the record at an offset was written, or `now` if no local segment has the offset.
 
-    The result is never before the file time of the previous segment, because that segment ended first. If the timestamp
-    is missing or in the future, the result is the file time of the record's own segment.
+    The record was written after the previous segment was closed, so the result is at least the file time of the
+    previous segment. If the timestamp is missing or in the future, the result is the file time of the record's own
+    segment.
     """
     previous = holding = None
     for each in partition.segments:
@@ -115,7 +116,7 @@ def _ended_at(segment: Segment) -> int:
 
 
 def _timestamp(filesystem: FileSystem, segment: Segment, offset: int) -> int | None:
-    """Return the largest timestamp (ms) of the batch that contains an offset, or of the next batch if there is none."""
+    """Return the largest timestamp (ms) of the first batch that ends at or above an offset, or None."""
     from tiersnap.snapshot.log.segment_scan import SegmentScan  # with numpy
 
     for rows in SegmentScan.of(filesystem, segment, check_crc=False):

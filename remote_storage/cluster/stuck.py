@@ -33,10 +33,10 @@ class StuckPartition:
 
     Attributes:
         next_offset: end of the remote log, exclusive.
-        attempts: number of failed copy attempts, at `next_offset` or at segments that were finished meanwhile.
-        ignores_published: whether the copy task may not have read published records, because a run was interrupted or
-            copying was not disabled and enabled after the publication.
-        fails_at: start offsets of unfinished attempts; empty if the copy task may be healthy.
+        attempts: number of unfinished copy attempts, at `next_offset` or at segments that another attempt has finished.
+        ignores_published: whether the copy task has perhaps not read all published records. It then needs another pause
+            of copying, or a restart of the broker.
+        fails_at: start offsets of the unfinished attempts; empty if tiersnap did not see the copy task fail.
         seen: ids of all segments in the records when the partition was found stuck.
         hung: the hung copy, or None. A partition with a hung copy needs no upload, because its copy task continues
             after a restart of the broker.

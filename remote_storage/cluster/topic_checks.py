@@ -52,7 +52,7 @@ def is_copied(settings: Mapping[str, TopicConfig]) -> bool:
 
 
 def is_marked(settings: Mapping[str, TopicConfig]) -> bool:
-    """Return whether the topic has the mark of tiersnap's config overrides (`retention.ms`)."""
+    """Return whether the topic has the mark of a pause: tiersnap has set `retention.ms` to the value MARK."""
     retention = settings.get(RETENTION_MS)
     return retention is not None and retention.is_own and retention.value == MARK
 
@@ -144,7 +144,8 @@ class ClusterTopics:
         """Ask a cluster for topics.
 
         Raises:
-            BrokerUnavailableError, ClusterRefusedError: the cluster does not answer.
+            BrokerUnavailableError: the cluster does not answer.
+            ClusterRefusedError: the cluster refuses a request.
         """
         names = set(topics)
         described = cluster.topics(names)

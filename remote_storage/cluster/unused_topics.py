@@ -1,4 +1,4 @@
-"""Find topics of a remote location that a cluster certainly does not have, so that no broker deletes their segments."""
+"""Find topics of a remote location that a cluster certainly lacks. No broker will delete their segments."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tiersnap.snapshot.errors import CorruptDataError
 
 
 def find_unused(store: ObjectStore, cluster: Cluster) -> list[UnusedTopic]:
-    """Return the topics that have segments here and certainly do not exist in the cluster, sorted by name and id.
+    """Return the topics that have segments in `store` but certainly do not exist in the cluster, by name and id.
 
     A topic is left out if one of its `cluster.json` objects names another cluster or cannot be read. The search needs
     two listings. For each candidate it lists the `cluster.json` objects, and reads them.

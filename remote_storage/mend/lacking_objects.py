@@ -38,7 +38,10 @@ Contents = Mapping[IndexType, bytes]
 
 @dataclass(frozen=True, slots=True)
 class LackingObjects:
-    """The objects to put. The last of `others` makes the segment visible. `log` is whether the log is missing."""
+    """The missing objects of a segment: `others`, and the log if `log` is True.
+
+    The last of `others` makes the segment visible.
+    """
 
     record: RemoteLogSegmentMetadata
     ready: SegmentBundle

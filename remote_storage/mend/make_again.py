@@ -230,7 +230,10 @@ def check_plaintext(location: RemoteLocation, record: RemoteLogSegmentMetadata, 
 
 
 def _is_left(mending: Mending) -> bool:
-    """Return whether a segment was not tried yet, or --from lacks it."""
+    """Return whether a segment must still be rebuilt.
+
+    This is so if no error was found yet, or if the segment is missing or damaged in --from.
+    """
     is_refused = mending.error is not None and not isinstance(mending.error, CorruptDataError)
     return mending.action is MendAction.NONE and not is_refused
 

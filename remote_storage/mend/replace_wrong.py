@@ -122,7 +122,8 @@ class ReplaceWrong:
     def _with_unread(self, waiting: Mapping[str, Mending], ended: Mapping[str, Mending]) -> list[Mending]:
         """Return all segments with their outcomes.
 
-        A segment without an outcome in `ended` counts as mended, because brokers read replacements instead.
+        A segment without an outcome in `ended` counts as mended. Brokers no longer read it, because replacements of
+        other segments have its offsets.
         """
         outcome = MendOutcome.PLANNED
         if self.apply:

@@ -231,9 +231,9 @@ class RightSegments:
     def refuse_diverged_log(self, record: RemoteLogSegmentMetadata, digest: str) -> bool:
         """Return whether a later segment confirms the local log. Refuse this log if it diverged from the remote log.
 
-        The nearest segments below and above that both logs have must contain the same batches. Logs that diverged never
-        agree again, so any later segment can confirm the local log. If none does, other remote segments with the same
-        offsets must agree with `digest`.
+        Below `record`, the nearest segment that exists in both logs must have the same batches in both. Above `record`,
+        one segment with the same batches in both logs is enough, because logs that diverged never agree again. If no
+        segment above exists in both logs, other remote segments with the record's offsets must agree with `digest`.
         """
         before, behind = self.stored.neighbours(record)
         agreements = self._agreements(behind)
@@ -395,7 +395,10 @@ class RightSegments:
 
 
 def _max_timestamp(record: RemoteLogSegmentMetadata, end: SegmentEnd) -> int:
-    """Return the largest timestamp of the batches in ms. If no batch has one, return that of the record."""
+    """Return the largest timestamp of the batches in ms.
+
+    If no batch has a timestamp, return the record's `max_timestamp`.
+    """
     if end.max_timestamp >= 0:
         return end.max_timestamp
     return record.max_timestamp

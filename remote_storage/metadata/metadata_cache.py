@@ -87,7 +87,10 @@ class MetadataCache:
         return frozenset(each.id.segment_id for each in self.attempts(partition) if each.state is not started)
 
     def may_become_visible(self, segment: RemoteLogSegmentMetadata) -> bool:
-        """Return whether tiersnap may publish a segment: no broker has begun to copy, finished or deleted it."""
+        """Return whether tiersnap may publish a segment.
+
+        Return False if a broker began the copy, or if the segment is already finished or deleted.
+        """
         partition, name = segment.id.topic_id_partition, segment.id.segment_id
         known = self.segments(partition).get(name)
         is_open = known is None or known.state is SegmentState.COPY_SEGMENT_STARTED

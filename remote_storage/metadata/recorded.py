@@ -1,4 +1,7 @@
-"""Prepare records of `__remote_log_metadata` for verdicts, and read the replicas of this topic in log directories."""
+"""Convert records of `__remote_log_metadata` to PartitionRecords, from which verdicts are made.
+
+The records come from a MetadataCache, or from replicas of the topic in log directories.
+"""
 
 from __future__ import annotations
 

@@ -4,9 +4,9 @@ Among the segments with the offset's leader epoch, the broker takes the one with
 the offset. It tries only this one segment. If the segment ends below the offset, the broker reads nothing, even if an
 earlier segment contains the offset.
 
-A newly finished segment replaces the segment with the same start offset. If it ends at or above all segments that were
-ever finished in that epoch, it replaces all segments that begin at or above its start. So a segment can hide other
-segments (see `less_found`).
+A newly finished segment replaces the segment with the same start offset. The index also keeps the highest end offset
+that any segment of a leader epoch ever had. If the new segment reaches this end, it replaces all segments that begin at
+or above its start. So a segment can hide other segments (see `less_found`).
 
 This is an exact model of RemoteLogMetadataCache and RemoteLogLeaderEpochState in
 org.apache.kafka.server.log.remote.metadata.storage. tests/broker/test_remote_index.py compares the model with Kafka.
@@ -67,7 +67,10 @@ class EpochIndex:
         self.highest = max(self.highest, end)
 
     def read(self, first: int, last: int = _ENDLESS) -> Iterator[Found]:
-        """Yield the segments that brokers find for the offsets `first` to `last`, ascending, each offset once."""
+        """Yield the segment that brokers find for each part of the offsets `first` to `last` (inclusive), ascending.
+
+        The parts do not overlap. The segment is None for offsets at which brokers find none.
+        """
         at, number = first, bisect_right(self.starts, first)
         while at <= last:
             until = last
@@ -124,7 +127,10 @@ class RemoteIndex:
             del self._known[segment.id.segment_id]
 
     def after(self, segment: RemoteLogSegmentMetadata) -> dict[int, EpochIndex]:
-        """Return copies of the indexes of a segment's leader epochs, with the segment's state applied to them."""
+        """Return the index of each leader epoch of a segment, as it would be after the segment's state is applied.
+
+        This RemoteIndex does not change.
+        """
         found = {epoch: self.epochs[epoch].copy() for epoch, _ in segment.segment_leader_epochs}
         for epoch, start, end in parts(segment):
             found[epoch].take(segment, start, end)

@@ -131,7 +131,7 @@ def name_of(partition: PartitionLog) -> TopicIdPartition:
 
 @lru_cache(maxsize=1024)
 def partition_of(topic: str, topic_id: str | None, partition: int) -> TopicIdPartition:
-    """Return a cached TopicIdPartition, because a listing repeats the same one thousands of times.
+    """Return a TopicIdPartition from a cache, because a listing names the same partition thousands of times.
 
     Raises InvalidKeyError like the class.
     """
