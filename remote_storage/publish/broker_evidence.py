@@ -161,7 +161,10 @@ def _compare_directories(broker: BrokerSettings, theirs: StoragePlace, ours: Sto
 
 
 def _is_same_folder(theirs: Path, ours: Path) -> bool:
-    """Return whether two paths are one folder. Folders may not exist yet: the plugin creates them with an object."""
+    """Return whether two paths name the same folder. Neither folder needs to exist.
+
+    The plugin creates a folder when it writes the first object.
+    """
     try:
         return theirs.samefile(ours)
     except FileNotFoundError:

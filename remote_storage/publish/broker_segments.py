@@ -1,8 +1,8 @@
 """Search a store for the newest segments that a cluster's brokers uploaded.
 
-Segments of tiersnap are skipped: the headers of its records and the claims in the store name them. The newest segment
-decides, because brokers may have stored older segments in another location. If the segment exists, that is only a hint,
-because a replica of the bucket has the same object.
+Segments of tiersnap are skipped. tiersnap recognises them by the record header `tiersnap` and by claims in the store.
+Only the newest segments are evidence, because brokers may have stored older segments in another location. If the
+newest segment exists, that is only a hint, because a replica of the bucket has the same object.
 """
 
 from __future__ import annotations
@@ -72,9 +72,9 @@ class Looked:
         return Evidence(_KIND, EvidenceOutcome.HINTS, said)
 
     def replica_mark(self) -> Evidence | None:
-        """Return evidence against this location if S3 replication wrote its newest segment, otherwise None.
+        """Return evidence against the location if S3 replication wrote the found segment, otherwise None.
 
-        Without a found segment, the first object of the store is checked.
+        If no segment was found, the first object of the store is checked instead.
         """
         store = self.location.store
         if not store.uri.startswith("s3://"):
@@ -146,8 +146,8 @@ def look_for(
     Args:
         newest_first: segments to search for.
         locations: the store in each layout that brokers may read.
-        is_finished: returns whether a segment is still COPY_SEGMENT_FINISHED. A broker publishes a deletion before it
-            deletes objects.
+        is_finished: returns whether a segment is still COPY_SEGMENT_FINISHED. If not, a broker may just have deleted
+            its objects, so the segment does not count as missing.
     """
     looked = Looked(locations[0])
     for segment in newest_first:

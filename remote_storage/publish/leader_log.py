@@ -136,9 +136,9 @@ def _as_bytes(data: str | bytes | None) -> bytes | None:
 
 
 def _is_of_time(message: Message, timestamp: int) -> bool:
-    """Return whether the timestamp matches.
+    """Return whether a message of the leader has this timestamp (ms).
 
-    LogAppendTime always matches, because a broker sets it for whole batches.
+    If the topic uses LogAppendTime, return True. A broker sets this time for whole batches, so it proves no difference.
     """
     from confluent_kafka import TIMESTAMP_CREATE_TIME
 

@@ -34,11 +34,11 @@ class PausedTopic:
 
     @property
     def is_left(self) -> bool:
-        """Return whether copying may stay paused, because no run is known that will resume it."""
+        """Return whether no running process is known that will resume copying of the topic."""
         return self.state is not PauseState.AT_WORK
 
     def says(self) -> str:
-        """Return the topic and the reason, for messages."""
+        """Return the topic and the reason of its state, for messages."""
         return f"{self.topic}: {self.reason}"
 
 
@@ -47,7 +47,7 @@ def find_left_paused(cluster: Cluster, store: ObjectStore | None, topic_ids: Map
 
     Args:
         store: the store with the saved configs; None if the remote location is unknown.
-        topic_ids: topic ids by name, of topics whose configs have the mark of a pause.
+        topic_ids: topic ids by topic name, of the topics for which `topic_checks.is_marked` is True.
     """
     states = (_state(cluster, store, name, topic_id) for name, topic_id in sorted(topic_ids.items()))
     return list(filter(None, states))

@@ -10,7 +10,8 @@ the first record is written:
 Existence and write time of an object are no proof: a replica, a backup and a copy of a bucket have the same objects.
 Two further kinds of evidence can contradict a location:
 
-    BROKER_SEGMENT      the newest segment that brokers uploaded is missing; if it exists, that permits only reading
+    BROKER_SEGMENT      the newest segment that brokers uploaded is missing. If it exists, it is only a hint, which
+                        suffices for commands that only read the location
     REPLICA_MARK        S3 replication wrote an object of the location
 """
 
@@ -131,7 +132,7 @@ class LocationVerdict:
     def is_open(self) -> bool:
         """Return whether a read-back can change the state.
 
-        It can if no evidence decided the state yet, or if a missing segment of brokers decided it.
+        It can if the state is UNPROVEN, or if only evidence of the kind BROKER_SEGMENT contradicts the location.
         """
         return self.decided_by is None or self.is_decided_by(EvidenceKind.BROKER_SEGMENT)
 

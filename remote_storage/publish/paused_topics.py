@@ -1,6 +1,6 @@
 """Pause copying of topics while records are written. Save the topic configs first, and restore them afterwards.
 
-`publish`, `tier`, `run` and `unblock` use this module for every pause. pause_copying.py contains the order of requests.
+`publish`, `tier`, `run` and `unblock` use this module for every pause. pause_copying.py sends the requests.
 If a process is killed during a pause, the saved configs stay in remote storage, and `restore_left` restores them.
 """
 
@@ -98,7 +98,7 @@ class PausedTopics:
         self.talk(f"{noted.saved.topic}: tiersnap paused copying and resumed it")
 
     def forget(self, topic: str) -> None:
-        """Delete the saved configs of a topic. Call this after copying continues."""
+        """Delete the saved configs of a topic. Call this when its copy task has continued."""
         self.records.drop(self._pauses[topic].saved)
 
     def forget_left(self, saved: SavedConfigs) -> None:

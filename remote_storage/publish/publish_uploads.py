@@ -83,7 +83,7 @@ class PublishUploads:
             topics: names of all topics of the log directories; topics that a killed run left paused are resumed.
             uploaded: ids of segments that this run uploaded; all other segments are read and compared first.
             leading: URI of the log directory of each partition; needed only if a partition has two replicas.
-            uploads: partitions whose segments a plan would upload first.
+            uploads: in a plan, the partitions whose segments would be uploaded before the publication.
         """
         try:
             return self._with_uploads(self._run(partitions, topics, uploaded, leading), uploads)
@@ -91,9 +91,10 @@ class PublishUploads:
             return Published((), doubts=(error,))
 
     def _with_uploads(self, done: Published, uploads: Collection[TopicIdPartition]) -> Published:
-        """Add the refusals of the partitions in `uploads`, and prove the location if one of them may be published.
+        """Check the partitions in `uploads`, and add refusals to their plans.
 
-        Partitions whose plan has segments or a refusal were already checked.
+        If one of these partitions may be published, prove the location, too. A partition is skipped if its plan has
+        segments or a refusal, because it was already checked.
 
         Raises:
             ClusterRefusedError, MetadataTopicCompactedError: `__remote_log_metadata` refuses records of tiersnap.

@@ -1,9 +1,9 @@
 """Prove that brokers read a remote location: let a broker return a record that exists only there.
 
-tiersnap creates a topic with copying disabled. It writes a few old records, and a new one that rolls their segment. It
-uploads that segment with other record bytes, the nonce, and publishes it. Then it enables copying and sets a local
-retention that the old records exceed. The broker deletes its local segment. A consumer at offset 0 then gets one of
-these:
+tiersnap creates a topic with copying disabled. It writes a few old records. One new record then makes the broker close
+their segment. tiersnap builds a remote segment with the same offsets, in which each record has a random value, the
+nonce. It uploads and publishes this segment. Then it enables copying and sets a local retention that the old records
+exceed, so the broker deletes its local segment. A consumer at offset 0 then gets one of these:
 
     the nonce           exists only in this location, so brokers read this location
     errors              the broker searches for the segment in another location

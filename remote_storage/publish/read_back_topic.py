@@ -153,7 +153,7 @@ class ReadBackTopic:
         self.cluster.change_settings(self.name, _COPYING)
 
     def patience(self, leader: int) -> float:
-        """Return the seconds within which a leader must have deleted the local segment and read remote storage."""
+        """Return the longest time (s) that a leader needs to delete the local segment and to read remote storage."""
         settings = self.cluster.broker_settings(leader)
         intervals = sum(int(value_of(settings, *each)) for each in _INTERVALS)
         return 2 * intervals / 1000 + _MORE_SECONDS

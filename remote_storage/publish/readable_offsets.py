@@ -1,6 +1,6 @@
 """Find the offsets that brokers read in remote storage, and decide which of our segments may be published.
 
-No record may make fewer offsets readable. For each offset and leader epoch:
+A record of tiersnap must not make an offset unreadable. For each offset and leader epoch:
 
 - If brokers read the offset from a complete segment, they still read it from a complete segment after the record.
 - If brokers find a lost segment of this log, they find a lost or a complete segment after the record. An operator may
@@ -35,7 +35,7 @@ _NOTHING, _LOST, _WRONG, _COMPLETE = range(4)
 
 
 class ReadableOffsets:
-    """The offsets of one partition that brokers read, by existing and by planned records."""
+    """The offsets of one partition that brokers can read after the existing and the planned records."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class ReadableOffsets:
     def tell(self, segment: RemoteLogSegmentMetadata) -> str:
         """Plan the COPY_SEGMENT_FINISHED record of a segment. Return "" or the reason why it may not be published.
 
-        A record may hide no offset of any leader epoch, and must make at least one more offset readable.
+        The record must not hide an offset of any leader epoch, and must make at least one more offset readable.
         """
         gains = False
         after = self._index.after(segment)
@@ -144,7 +144,7 @@ def held_back(segment: RemoteLogSegmentMetadata, why: str, *, is_behind: bool) -
 
     Args:
         why: the reason, for the message.
-        is_behind: whether the segment follows all published segments. Otherwise brokers count its offsets as tiered.
+        is_behind: whether the segment ends above all published segments, so that brokers can still upload it.
     """
     said = f"{_name(segment)} is not published: {why}"
     if not is_behind:

@@ -165,8 +165,8 @@ def plan_segments(
 ) -> tuple[SegmentToPublish, ...]:
     """Plan the finished segments of one partition, ascending, followed by the lost segments.
 
-    A segment is held back if its records would make fewer offsets readable (ReadableOffsets). Other segments are
-    published without it, except segments that follow it at the end of the log.
+    A segment is held back if its records would make an offset unreadable (see ReadableOffsets). If it ends above all
+    published segments, the segments above it must wait, too. All other segments are published.
 
     Args:
         segments: the finished remote segments, ascending.

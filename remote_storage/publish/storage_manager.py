@@ -82,7 +82,7 @@ def _remote_settings(settings: Mapping[str, TopicConfig]) -> Iterator[tuple[str,
 
 @dataclass(frozen=True, slots=True)
 class StoragePlace:
-    """The place of remote segments, as a storage manager names it."""
+    """The place of remote segments, in the terms of a storage manager's settings."""
 
     layout: str  # name of the layout
     bucket: str  # S3 bucket; "" for a directory
@@ -148,7 +148,7 @@ def place_of_broker(settings: Mapping[str, str]) -> StoragePlace:
     """Return the place where a broker with these settings stores remote segments.
 
     Raises:
-        ValueError: the settings name no known place. The text contains no secret values.
+        ValueError: the settings name no known place. The error message contains no secret values.
     """
     name = settings.get(CLASS_NAME, "")
     layout = LAYOUT_OF_CLASS.get(name)

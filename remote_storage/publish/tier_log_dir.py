@@ -45,8 +45,8 @@ def tier(
         remote: `s3://bucket/prefix`, or a directory.
         topic: a regular expression that must match a whole topic name; None for all topics.
         topic_ids: topic ids (22 characters) by topic name, for topics without partition.metadata.
-        options: options of the replay; `scan` is ignored, and the scan is exact.
-        now: ms since the epoch at which producers and segments are judged; None for the clock.
+        options: options of the replay. The field `scan` is ignored: Scan.EXACT is always used.
+        now: time (ms since the epoch) for which producers and segments are judged; None for the system clock.
         layout: `aiven` or `local-tiered-storage`.
         stores: endpoint and region of S3; None takes them from the environment.
         check_crc: verify the CRC-32C of each batch.

@@ -65,7 +65,7 @@ def check_read_back(reader: MetadataReader, expected: Mapping[TopicIdPartition, 
 
     Raises:
         DeliveryFailedError: an acknowledged record cannot be read.
-        LostCopyError: brokers find fewer offsets than expected, and did not delete these segments.
+        LostCopyError: brokers do not find an expected offset, although its segment was not deleted.
     """
     deadline = time.monotonic() + _PATIENCE_SECONDS
     while missing := _missing(reader.read_to_end(), expected):
@@ -82,7 +82,10 @@ def check_read_back(reader: MetadataReader, expected: Mapping[TopicIdPartition, 
 
 
 def _missing(cache: MetadataCache, expected: Mapping[TopicIdPartition, RemoteIndex]) -> list[RemoteLogSegmentMetadata]:
-    """Return the unfinished segments of the first partition whose records cannot be read."""
+    """Return the segments of one partition whose expected records are not in the cache yet.
+
+    Return an empty list if all records are in the cache.
+    """
     for partition, index in expected.items():
         there = cache.segments(partition)
         found = [each for each in index.finished() if _is_unfinished(there.get(each.id.segment_id))]
