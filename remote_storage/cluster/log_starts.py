@@ -22,7 +22,7 @@ _T = TypeVar("_T")
 
 
 def located(cluster: Cluster | None, partitions: Iterable[tuple[_T, Partition]]) -> Iterator[tuple[_T, Partition]]:
-    """Yield the partitions. `with_leaders` decides which of them get the leader's log start offset.
+    """Yield the partitions. `log_start.with_leaders` decides which of them get the leader's log start offset.
 
     Only partitions for which `may_take_leaders` is True need requests: two per partition, and one per topic.
 

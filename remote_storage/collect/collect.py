@@ -1,8 +1,8 @@
 """Collect a log directory partition by partition. A listing is replaced only after all objects that it names exist.
 
-A collection may be killed at any time. The next collection ships the segments that the partition's listing lacks. It
-records objects that no listing names, and a collection a day later deletes them. A segment whose file does not change
-is read and shipped only once.
+A collection may be killed at any time. The next collection ships the segments that the partition's listing lacks. If
+a killed collection left objects that no listing names, a later collection deletes them after a day. A segment whose
+file does not change is read and shipped only once.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ class Collection:
         return self.to.put_marker(announced, before)
 
     def _finish(self, before: Read[Marker], complete: set[str]) -> None:
-        """Write the collected partitions to `collected.json`. Delete those that left the disk at least a day ago."""
+        """Write the collected partitions to `collected.json`. Delete partitions that left the disk a day ago."""
         assert before.value is not None
         marker = before.value
         partitions = set(self.log_dir.folders).intersection(marker.partitions) | complete

@@ -4,7 +4,7 @@ Each attempt has its own segment id. It takes these steps in this order:
 
     claim            add the attempt to the claim, before any byte is uploaded
     copy             upload log and indexes, which readers do not see yet. The attempt may delete incomplete leftovers
-                     of `claim.earlier`. It deletes no complete segment yet: perhaps no other one has these offsets
+                     of `claim.earlier`. Complete segments stay for now: they may be the only ones with their offsets
     is_still_ours    if another attempt took over the claim: delete the copied objects, and stop
     make visible     write the manifest
     finish           if it raises ObjectChangedError: delete the remote segment, manifest first, and stop

@@ -56,7 +56,7 @@ def held_by_another(name: str, held: LeaseHolder, renewed_at: int, otherwise: st
     Args:
         name: URI of the lease, or path of the lock file.
         renewed_at: ms, time of the holder's last write.
-        otherwise: last clause of the hint: when the lock ends if the holder is dead.
+        otherwise: last clause of the hint. It says when the lock of a dead holder ends.
     """
     heard = datetime.fromtimestamp(renewed_at / 1000, UTC).isoformat(timespec="seconds")
     return TransientError(

@@ -34,7 +34,7 @@ def read(store: ObjectStore, key: str, kind: type[C], decode: Decode[C] | None =
     """Return the content of an object, or None if it does not exist. If it is damaged, read it once more.
 
     Args:
-        decode: decodes the object instead of `kind.decode`; by default `kind.decode` is used.
+        decode: used instead of `kind.decode` if given.
 
     Raises:
         NewerFormatError, CorruptDataError: see `StoredObject.decode`.

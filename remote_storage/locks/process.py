@@ -2,8 +2,8 @@
 
 A process is identified by its host, its pid and its start. The start consists of boot id, pid namespace and clock ticks
 since the boot, from Linux' /proc. `is_gone` returns True only if this process can see the other process: on the same
-boot of the same host, and in the same pid namespace. On another
-host, in another container or after a reboot it returns False, and the lock is free only when it is stale.
+boot of the same host, and in the same pid namespace. On another host, in another container or after a reboot it returns
+False, and the lock is free only when it is stale.
 """
 
 from __future__ import annotations

@@ -45,8 +45,8 @@ class MendRequest:
         source: another location to which objects were uploaded by mistake; None if there is none.
         depth: depth of the verification; None to find only missing objects.
         log_dirs: log directories of leaders. tiersnap reads leader epochs there if this client cannot ask leaders.
-        delete_bad: whether to delete unread segments that are wrong or redundant. All segments of a partition with
-            unread segments are then read fully (CheckDepth.FULL). Brokers do not read an unread segment.
+        delete_bad: whether to delete wrong or redundant segments that brokers no longer read. Partitions with such
+            segments are then verified with CheckDepth.FULL.
         allow_plaintext: whether to write plain text even beside segments that the plugin encrypted.
         apply: whether to write.
     """
@@ -289,9 +289,9 @@ def _lost(done: Iterable[Mending]) -> dict[str, Mending]:
 
 
 def _with_first_error(mending: Mending, first: TiersnapError | None) -> Mending:
-    """Return `mending`. If its replacement failed, set the error `first` about missing objects if there is one.
+    """Return `mending`. If its replacement failed, the error becomes `first`, unless `first` is None.
 
-    The error about missing objects explains more than the error of the replacement.
+    `first` is the earlier error about missing objects, which explains more.
     """
     if mending.error is None or first is None:
         return mending

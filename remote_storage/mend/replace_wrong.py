@@ -78,7 +78,7 @@ class ReplaceWrong:
     ) -> list[Mending]:
         """Replace segments of one partition in ascending offsets, and publish each one before the next upload.
 
-        Try a segment that cannot be replaced yet again after each successful replacement, while brokers read it.
+        If a segment cannot be replaced yet, it is tried again after each successful replacement.
 
         Args:
             wrong: ids of all segments of the partition that are wrong or lack objects.

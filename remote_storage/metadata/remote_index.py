@@ -4,9 +4,9 @@ Among the segments with the offset's leader epoch, the broker takes the one with
 the offset. It tries only this one segment. If the segment ends below the offset, the broker reads nothing, even if an
 earlier segment contains the offset.
 
-A newly finished segment replaces the segment with the same start offset. The index also keeps the highest end offset
-that any segment of a leader epoch ever had. If the new segment reaches this end, it replaces all segments that begin at
-or above its start. So a segment can hide other segments (see `less_found`).
+A newly finished segment replaces the segment with the same start offset. For each leader epoch, the
+broker keeps the highest end offset that any finished segment ever had. If the new segment reaches this end, it replaces
+all segments that begin at or above its start. So a segment can hide other segments (see `less_found`).
 
 This is an exact model of RemoteLogMetadataCache and RemoteLogLeaderEpochState in
 org.apache.kafka.server.log.remote.metadata.storage. tests/broker/test_remote_index.py compares the model with Kafka.
@@ -67,9 +67,9 @@ class EpochIndex:
         self.highest = max(self.highest, end)
 
     def read(self, first: int, last: int = _ENDLESS) -> Iterator[Found]:
-        """Yield the segment that brokers find for each part of the offsets `first` to `last` (inclusive), ascending.
+        """Yield (first, last, segment) for consecutive ranges of the offsets `first` to `last` (inclusive).
 
-        The parts do not overlap. The segment is None for offsets at which brokers find none.
+        The segment is the one that brokers find for the range, or None.
         """
         at, number = first, bisect_right(self.starts, first)
         while at <= last:

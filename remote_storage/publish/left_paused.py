@@ -34,7 +34,7 @@ class PausedTopic:
 
     @property
     def is_left(self) -> bool:
-        """Return whether no running process is known that will resume copying of the topic."""
+        """Return True unless a running process is known that will resume copying of the topic."""
         return self.state is not PauseState.AT_WORK
 
     def says(self) -> str:

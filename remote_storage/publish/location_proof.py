@@ -10,7 +10,7 @@ the first record is written:
 Existence and write time of an object are no proof: a replica, a backup and a copy of a bucket have the same objects.
 Two further kinds of evidence can contradict a location:
 
-    BROKER_SEGMENT      the newest segment that brokers uploaded is missing. If it exists, it is only a hint, which
+    BROKER_SEGMENT      the newest segment that brokers uploaded is missing. If it exists, it is only a hint. A hint
                         suffices for commands that only read the location
     REPLICA_MARK        S3 replication wrote an object of the location
 """

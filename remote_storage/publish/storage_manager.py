@@ -230,8 +230,8 @@ def location_of_broker(broker: BrokerSettings) -> NamedLocation:
     """Return the remote location of a broker with these settings.
 
     Raises:
-        ValueError: the settings name no known location, or key.prefix does not end with /. The text contains no secret
-            values.
+        ValueError: the settings name no known location, or key.prefix does not end with /. The message contains no
+            secret values.
     """
     place = place_of_broker(broker.values)
     if place.prefix and not place.prefix.endswith("/"):
