@@ -249,10 +249,7 @@ class RightSegments:
         return bool(agrees)
 
     def _refuse_other_lineage(self, record: RemoteLogSegmentMetadata, runs: Sequence[Run], digest: str) -> None:
-        """Refuse a diverged local log.
-
-        If no later segment confirms the local log, its replay must not contradict the segment's remote snapshot.
-        """
+        """Refuse a diverged local log, and an unconfirmed one that contradicts the segment's remote snapshot."""
         agrees = self.refuse_diverged_log(record, digest)
         there = self.listed.get(record.id.segment_id)
         if agrees or there is None:
@@ -395,10 +392,7 @@ class RightSegments:
 
 
 def _max_timestamp(record: RemoteLogSegmentMetadata, end: SegmentEnd) -> int:
-    """Return the largest timestamp of the batches in ms.
-
-    If no batch has a timestamp, return the record's `max_timestamp`.
-    """
+    """Return the largest timestamp of the batches in ms. Without one, return the timestamp of the record."""
     if end.max_timestamp >= 0:
         return end.max_timestamp
     return record.max_timestamp
