@@ -215,7 +215,7 @@ class UnprovenLogError(GateError):
 
 
 class CopyingSwitchedOnError(UnfinishedError):
-    """Reported when another user enabled copying during a publication, so that copy tasks may copy segments again."""
+    """Reported when another user enabled copying during a publication. Copy tasks may then upload segments twice."""
 
 
 class StillStuckError(TiersnapError):

@@ -48,7 +48,7 @@ class CopiedTopics:
 
 
 def ask_topics(cluster: Cluster, log_dirs: Sequence[NamedLogDir], records: MetadataCache) -> CopiedTopics:
-    """Return the copied and paused topics among those of the log directories and records. Needs one request per topic.
+    """Return which topics of the log directories and the records are copied or paused. Needs one request per topic.
 
     If `log_dirs` is empty, all topics of the cluster are examined.
 

@@ -84,7 +84,7 @@ def suspected(cache: MetadataCache, partition: TopicIdPartition, next_offset: in
 
 
 def quiet_seconds(cluster: Cluster, leaders: Iterable[int], intervals: int = 2) -> float:
-    """Return the number of seconds without a new attempt after which a copy task counts as quiet.
+    """Return how long (s) to wait for a new attempt. If there is none, the copy task counts as quiet.
 
     The result is `intervals` task intervals of the slowest leader, plus a margin.
     """

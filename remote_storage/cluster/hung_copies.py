@@ -3,7 +3,7 @@
 A broker reports no error for a hung copy, and no metric distinguishes it from a slow copy. Only the records show it. A
 leader's copy task copies the segments of a partition one after the other, and begins each with COPY_SEGMENT_STARTED. A
 copy hangs if its leader began it long ago at the next offset to copy, and has begun or finished no segment since then.
-An attempt that timed out or whose leader died is not taken for a hung copy, because other attempts follow it.
+An attempt does not count as hung if it timed out or its leader died, because other attempts follow it.
 
 The age of a copy is the time since its record, by this host's clock. If a newer record of the same broker is later than
 this clock, the time of that record counts as the present. So if this host's clock is behind, a hung copy is still found
@@ -139,9 +139,9 @@ def _has_later(cache: MetadataCache, partition: TopicIdPartition, place: int) ->
 def copied_twice(cache: MetadataCache, partition: TopicIdPartition) -> Iterator[tuple[str, str]]:
     """Yield the ids of two finished segments with the same offsets and leader epochs. Brokers read only the second.
 
-    A hung attempt that finishes after another attempt copied the segment leaves such a pair. Segments with equal
-    offsets and different leader epochs are not a pair. Two leaders wrote them around an unclean election, and brokers
-    read both.
+    Such a pair remains if another attempt copies the segment of a hung attempt, and then the hung attempt finishes,
+    too. Segments with equal offsets and different leader epochs are not a pair. Two leaders wrote them around an
+    unclean election, and brokers read both.
     """
     by_records: dict[tuple[int, int, LeaderEpochs], list[RemoteLogSegmentMetadata]] = {}
     for each in cache.in_state(partition, _FINISHED):

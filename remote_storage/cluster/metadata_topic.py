@@ -125,7 +125,7 @@ class MetadataTopic:
 
         Wait until all are acknowledged, and return the number of records.
 
-        If the process is killed, later records may be missing from a metadata partition, but there are no gaps.
+        If the process is killed, a metadata partition has all records up to some record, and no later one.
 
         Raises:
             DeliveryFailedError: a record was not acknowledged. Later records were not sent.

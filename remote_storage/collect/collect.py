@@ -275,7 +275,7 @@ class CollectTotals:
         bytes: total size of the decoded segments.
         snapshots: number of snapshot files that were shipped or will be shipped.
         errors: errors of the partitions that were not collected.
-        findings: findings about log directories and folders. `run` judges the content of segments.
+        findings: findings about log directories and folders, but not about the content of segments.
     """
 
     changed: int = 0

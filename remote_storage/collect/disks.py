@@ -20,8 +20,8 @@ _NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9._]+")
 def folders_below(to: str, log_dirs: Sequence[NamedLogDir]) -> tuple[str, ...]:
     """Return the folder for each log directory.
 
-    A single log directory is collected to `to`. If there are several, each is collected to a folder below `to` that is
-    named after its path.
+    A single log directory is collected to `to`. If there are several, each has a folder below `to`. The name
+    of the folder is the path of the log directory, with - for other characters than letters, digits, . and _.
 
     Raises:
         UsageError: two log directories would have the same folder.
@@ -71,7 +71,7 @@ class DiskCollection:
         return marker is None or not set(marker.partitions) <= set(self.log_dir.log_dir.folders)
 
     def run(self, *, with_batches: bool, now: int, apply: bool) -> Iterator[tuple[NamedLogDir, Collected]]:
-        """Collect the log directory. Arguments and errors are those of `Collection`."""
+        """Collect the log directory. See `Collection` for the arguments, and `Collection.partitions` for the errors."""
         opened = self.log_dir.log_dir
         properties = read_properties(opened.filesystem, opened.path)
         place = place_of(self.log_dir.uri)

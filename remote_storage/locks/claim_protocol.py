@@ -217,7 +217,7 @@ def claimed_segments(store: ObjectStore, partition: TopicIdPartition) -> dict[Cl
 
 
 def claims_among(listed: Iterable[ObjectInfo], partition: TopicIdPartition) -> dict[ClaimedSegment, int]:
-    """Return the claimed segments in a listing of a partition's claims folder, as `claimed_segments` does."""
+    """Return the same as `claimed_segments`, but from `listed`, an existing listing of the partition's claims."""
     claimed: dict[ClaimedSegment, int] = {}
     for found in listed:
         parsed = keys.recognise(found.key)

@@ -222,7 +222,7 @@ def _check_manifest(record: RemoteLogSegmentMetadata, stored: RsmManifest) -> No
 
 
 def _check_places(record: RemoteLogSegmentMetadata, stored: RsmManifest, contents: Contents) -> None:
-    """Refuse a manifest whose positions in the indexes object differ from those of the right indexes."""
+    """Refuse a manifest if it names other positions in the indexes object than the right indexes will have."""
     position = 0
     for index in IndexType:
         content, place = contents.get(index), stored.indexes[index]

@@ -239,7 +239,7 @@ def _is_left(mending: Mending) -> bool:
 
 
 def _not_reached(mending: Mending, error: TiersnapError) -> Mending:
-    """Return a segment with the error that ended the work on its partition."""
+    """Return a segment. If it was not rebuilt yet, add the error that ended the work on its partition."""
     if not _is_left(mending):
         return mending
     return replace(mending, error=_first(mending, error))

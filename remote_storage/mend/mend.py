@@ -105,7 +105,7 @@ class MendTier:
     def run(self) -> Mended:
         """Mend or plan one partition after the other. A failure of one partition does not stop the others.
 
-        If a server does not answer, the run ends with that partition, and the next run continues.
+        If a server does not answer, the run stops after the present partition, and the next run continues.
 
         Raises:
             ConditionsIgnoredError: see check_conditions.

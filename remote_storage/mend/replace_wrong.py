@@ -1,4 +1,4 @@
-"""Replace wrong segments that brokers read by right ones, and delete segments that brokers no longer read.
+"""Replace the wrong segments that brokers read, and delete segments that brokers no longer read.
 
 A right segment gets a new segment id. The code of `tier` uploads the segment, and the code of `publish` publishes it.
 After each record, brokers can read all offsets that they could read before. The claim keeps the id of the replaced

@@ -1,4 +1,4 @@
-"""Segments to mend and their outcomes, and the plan for segments that were uploaded to another location by mistake."""
+"""Segments to mend, their outcomes, and the plan to restore missing segments from another location."""
 
 from __future__ import annotations
 

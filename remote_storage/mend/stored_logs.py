@@ -1,4 +1,4 @@
-"""The logs of a partition's remote segments. They provide the content of a segment, or confirm it.
+"""The logs of a partition's remote segments. A log can replace or confirm the log of another segment.
 
 A log that was read fully provides content even if its segment lost another object, or has a damaged manifest.
 """

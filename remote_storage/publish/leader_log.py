@@ -1,8 +1,8 @@
 """Check by one record that a local log equals the leader's log, before its segments are published.
 
 A clone of a log directory may have the same ids, leader epochs, offsets and sizes as the leader's log. After two logs
-diverge, their records differ in timestamps, keys or values. So tiersnap compares one record at an offset above the
-segments to publish. Callers skip the comparison if a running broker of the cluster has locked the log directory.
+diverge, their records differ in timestamps, keys or values. So tiersnap compares one record (see `witness`). Callers
+skip the comparison if a running broker of the cluster has locked the log directory.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Collect the evidence that brokers read a remote location, for `publish`, `unblock`, `mend` and `doctor`.
 
-broker_evidence.py, broker_segments.py and read_back.py find evidence. location_proof.py decides.
+broker_evidence.py, broker_segments.py and read_back.py find evidence. From this evidence, location_proof.py
+decides whether brokers read the location.
 """
 
 from __future__ import annotations

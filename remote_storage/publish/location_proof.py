@@ -112,7 +112,7 @@ class LocationVerdict:
 
     @property
     def sentence(self) -> str:
-        """Return the state with the evidence that decided, as one sentence."""
+        """Return the state and the decisive evidence as one sentence."""
         if self.decided_by is None:
             found = "; ".join(each.sentence for each in self.evidence) or "there is no evidence"
             return f"nothing proves that brokers read {self.location}: {found}"
@@ -146,7 +146,7 @@ class LocationVerdict:
 
         Args:
             is_unproven_allowed: the user gave `--unproven`, which overrides missing evidence, but no contradiction.
-            is_read_back_planned: a read-back will decide before the first record is written.
+            is_read_back_planned: a read-back will prove or contradict the location before the first record is written.
 
         Raises:
             WrongPlaceError: the evidence contradicts the location.

@@ -38,7 +38,7 @@ class Done:
         return {each.topic for each in self.watched}
 
     def refuse_unwritten(self, opened: Iterable[TopicIdPartition], error: TiersnapError) -> None:
-        """Refuse the plans of partitions whose records were not all written. Earlier refusals stay."""
+        """Refuse the plans of partitions whose records were not all written. Do not replace earlier refusals."""
         for each in opened:
             if each not in self.written:
                 plan = self.plans[each]

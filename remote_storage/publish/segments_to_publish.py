@@ -212,7 +212,10 @@ class _Planning:
     outside: dict[str, str] = field(default_factory=dict)  # why segments are from another log, by segment id
 
     def plan(self, segment: RemoteLogSegmentMetadata, action: PublishAction) -> SegmentToPublish:
-        """Plan one segment. A segment of another log gets OTHER_LINEAGE, and `leave_out` must decide about it."""
+        """Plan one segment.
+
+        The action for a segment of another log is OTHER_LINEAGE. Pass it to `leave_out` after all segments are planned.
+        """
         if action not in TO_PUBLISH:
             return SegmentToPublish(segment, action)
         is_behind = segment.end_offset >= self.next_offset

@@ -38,7 +38,7 @@ def tier(
     """Yield each partition of a log directory with its verdicts. With `apply`, upload READY segments first.
 
     The function asks no cluster and publishes nothing. Uploaded segments are UPLOADED until `tiersnap publish` makes
-    them TIERED. An error of one partition is in `HostPartition.errors`, and the next partition follows.
+    them TIERED. If one partition fails, its error is in `HostPartition.errors`, and the iteration continues.
 
     Args:
         log_dir: an entry of `log.dirs`: a path, or a file:, s3: or hdfs: URI.
