@@ -131,7 +131,7 @@ class ProvePlace:
         """Return the verdict, with a new read-back if one is useful.
 
         A read-back is useful if it can change the state. It is also useful if only the configuration of a broker on
-        this host proves the location, because the read-back stores a proof for later runs.
+        this host proves the location: the read-back stores a proof for later runs.
         """
         is_proven = found.state is LocationState.PROVEN
         is_proven_by_settings = is_proven and found.is_decided_by(EvidenceKind.SERVER_PROPERTIES)

@@ -3,8 +3,8 @@
 A record of tiersnap must not make an offset unreadable. For each offset and leader epoch:
 
 - If brokers read the offset from a complete segment, they still read it from a complete segment after the record.
-- If brokers find a lost segment of this log for the offset, they find that segment, another lost segment or a complete
-  segment after the record. An operator may restore the objects of a lost segment.
+- If brokers find a lost segment of this log for the offset, they still find a lost segment or a complete segment after
+  the record. An operator may restore the objects of a lost segment.
 
 So our segment may fill a gap, or replace a lost segment or a segment that `mend` found wrong. Our segment is held back
 if it would hide other segments, or if brokers would not read it. If no published segment is complete, nothing is
