@@ -70,7 +70,7 @@ def ask_copy_tasks(
         if wants_records:
             records = records_read(metadata_topic, reader, known)
     tasks = CopyTasks(lags, frozenset((str(each.partition.topic_id), each.partition.partition) for each in stuck))
-    _log.info("brokers copy %d topics of %d, and %d copy tasks are stuck", len(copied), len(lags), len(stuck))
+    _log.info("copying is enabled for %d of %d topics; %d copy tasks are stuck", len(copied), len(lags), len(stuck))
     return ClusterAnswer(tasks, records)
 
 

@@ -85,8 +85,8 @@ class HungCopy:
             usual = f"; uploads of this partition usually took {human_duration(self.usual)}"
         return (
             f"{self.partition}: broker {at.broker_id} has been uploading the segment at offset {at.start_offset} "
-            f"({human_bytes(at.segment_size)}) for {human_duration(self.age)}{usual}; until then no later segment "
-            "is tiered"
+            f"({human_bytes(at.segment_size)}) for {human_duration(self.age)}{usual}; no later segment is tiered "
+            "before this upload ends"
         )
 
 

@@ -261,8 +261,8 @@ def _of_unasked_leader(cluster: Cluster, partition: TopicIdPartition, leader: in
 
     def refuse(epoch: int) -> tuple[int, int]:
         raise LeaderEpochLineageError(
-            f"{partition}: tiersnap cannot ask leader {leader} for leader epoch {epoch} over "
-            f"{cluster.properties['security.protocol']}: it does not support SASL for this request",
+            f"{partition}: tiersnap cannot ask leader {leader} for leader epoch {epoch}: tiersnap sends this request "
+            f"only without SASL, but security.protocol is {cluster.properties['security.protocol']}",
             hint="run the command with LOGDIR on the leader's host, where tiersnap reads leader-epoch-checkpoint "
             "instead",
         )

@@ -40,6 +40,6 @@ def check_log_end(partition: TopicIdPartition, end_offset: int, log_end: int) ->
     if end_offset > log_end:
         raise DivergedLogError(
             f"{partition}: its segments end at offset {end_offset}, above the end of the leader's log at {log_end}",
-            hint="the leader lacks these records: tier from the leader's log directory. If its followers only lag "
-            "behind, run the same command again",
+            hint="run the same command again once all in-sync followers have these records. If the leader lacks the "
+            "records, tier from the leader's log directory",
         )

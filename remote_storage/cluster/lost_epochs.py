@@ -16,7 +16,7 @@ from tiersnap.snapshot.gate.step_template import NextStep
 from tiersnap.snapshot.log.log_dir import LEADER_EPOCHS, Partition, Segment
 from tiersnap.snapshot.units import count_of, human_bytes
 
-FROM_REPLICA = f"copy {LEADER_EPOCHS} from another replica: the batches do not contain its leader epochs"
+FROM_REPLICA = f"copy {LEADER_EPOCHS} from another replica: no local batch has the lost leader epochs"
 
 
 @dataclass(frozen=True, slots=True)

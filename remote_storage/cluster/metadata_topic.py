@@ -101,8 +101,8 @@ class MetadataTopic:
         if "compact" in policy:
             raise MetadataTopicCompactedError(
                 f"{METADATA_TOPIC} is compacted, so it refuses the records of tiersnap, which have no keys",
-                hint="set cleanup.policy=delete for the topic, as brokers create it; until then the segments stay "
-                "UPLOADED",
+                hint="set the policy with which brokers create this topic: kafka-configs --alter --topic "
+                f"{METADATA_TOPIC} --add-config cleanup.policy=delete",
             )
 
     def partition_of(self, partition: TopicIdPartition) -> int:

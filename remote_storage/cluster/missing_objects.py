@@ -77,9 +77,9 @@ class Missing:
             verb = "is"
         return (
             f"{len(self.segments)} of {count_of(self.known, 'segment')} that brokers know "
-            f"{verb} not at {self.uri}, in "
-            f"{count_of(self.partitions, 'partition')}: consumers cannot read them after local files are deleted; "
-            f"{worst} lacks {count_of(len(of_worst), 'segment')} between offsets {first} and {last}"
+            f"{verb} not at {self.uri} ({count_of(self.partitions, 'partition')}). After brokers delete the local "
+            f"files, consumers cannot read the missing segments. {worst} lacks "
+            f"{count_of(len(of_worst), 'segment')} between offsets {first} and {last}"
         )
 
 

@@ -7,7 +7,10 @@ from tiersnap.remote_storage.errors import ClusterRefusedError
 
 def needs_permission(permission: str) -> str:
     """Return a hint that names the missing permission. `permission` is a text such as "READ of orders"."""
-    return f"give {permission} with kafka-acls --add to the user that --command-config names, or to ANONYMOUS"
+    return (
+        f"with kafka-acls --add, give {permission} to the user of --command-config. If --command-config names no user, "
+        "brokers know this client as ANONYMOUS"
+    )
 
 
 def not_described(name: str, topic: str) -> ClusterRefusedError:

@@ -68,19 +68,20 @@ def check_copying_was_not_switched_off(topic: str, settings: Mapping[str, TopicC
         SettingsAsideError: tiersnap paused copying, and the topic's saved configs are missing.
     """
     if is_marked(settings) and RETENTION_MS not in by_us:
+        earlier = ",".join(f"{name}=VALUE" for name in (COPY_DISABLE, *RETENTION, *LOCAL_RETENTION))
         raise SettingsAsideError(
             f"{topic}: {RETENTION_MS}={MARK} shows that tiersnap changed the topic's configs, but the saved "
             "configs in remote storage are missing",
-            hint=f"kafka-configs --alter --topic {topic}, with the values that {COPY_DISABLE}, "
-            f"{', '.join(RETENTION + LOCAL_RETENTION)} had before; then run the same command again",
+            hint=f"restore the earlier values: kafka-configs --alter --topic {topic} --add-config {earlier}; "
+            "then run the same command again",
         )
     if is_copying_off(settings) and COPY_DISABLE not in by_us:
         raise CopyingOffError(
-            f"{topic}: {COPY_DISABLE}=true was set by another user or program: the topic lacks the mark that "
-            "tiersnap sets with it",
-            hint="set unlimited retention and run tiersnap publish, which works while copying is disabled; or "
-            f"kafka-configs --alter --topic {topic} --add-config {COPY_DISABLE}=false, and then run the same "
-            "command again",
+            f"{topic}: another user or program set {COPY_DISABLE}=true: the topic does not have "
+            f"{RETENTION_MS}={MARK}, which tiersnap sets when it disables copying",
+            hint=f"to enable copying: kafka-configs --alter --topic {topic} --add-config {COPY_DISABLE}=false; then "
+            "run the same command again. To publish while copying is disabled: set unlimited retention, then tiersnap "
+            "publish",
         )
 
 
@@ -188,8 +189,8 @@ def check_settings(topic: str, settings: Mapping[str, TopicConfig]) -> None:
     if is_copying_off(settings) and finite:
         listed = ", ".join(f"{name}={value}" for name, value in finite.items())
         raise CopyingOffError(
-            f"{topic}: {COPY_DISABLE}=true together with {listed}: brokers would apply this retention to the "
-            "local log too, and delete local and remote segments",
+            f"{topic}: {COPY_DISABLE}=true together with {listed}: while copying is disabled, brokers apply "
+            "retention to the local log too. They delete local and remote segments",
             hint=f"enable copying (kafka-configs --alter --topic {topic} --add-config {COPY_DISABLE}=false), or set "
             "unlimited retention (-1) until copying is enabled",
         )
@@ -202,7 +203,6 @@ def check_copier_rests(topic: str, settings: Mapping[str, TopicConfig]) -> None:
         raise CopyingOnError(
             f"{topic}: copying is enabled: a running copy task does not notice published segments, and uploads "
             "them again",
-            hint=f"until the segments are published: kafka-configs --alter --topic {topic} --add-config "
-            f"{COPY_DISABLE}=true,{endless}; if the copy task is stuck because a snapshot is missing: tiersnap "
-            "unblock",
+            hint=f"disable copying before you publish: kafka-configs --alter --topic {topic} --add-config "
+            f"{COPY_DISABLE}=true,{endless}; if the copy task is stuck because a snapshot is missing: tiersnap unblock",
         )

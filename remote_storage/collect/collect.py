@@ -254,7 +254,8 @@ def _check_findings(path: str, partition: Partition) -> None:
             raise _unread(finding.path, finding.finding_kind, finding.message)
         # A retry would not help, and without the segment the collected log would have a hole.
         if finding.finding_kind is FindingKind.UNREADABLE_FILE and finding.path in logs:
-            raise CorruptDataError(f"{finding.path}: {finding.message}", hint="replace it by a regular file")
+            hint = f"replace {finding.path} by a regular file"
+            raise CorruptDataError(f"{finding.path}: {finding.message}", hint=hint)
 
 
 def _unread(path: str, kind: FindingKind, message: str) -> TiersnapError:

@@ -94,7 +94,7 @@ class CollectedFolder:
     def delete_parts(self, partition: str, names: set[str]) -> None:
         """Delete objects. If a deletion fails, a later collection tries again."""
         if names:
-            _log.debug("deleting %d parts of %s%s that are not listed", len(names), self.store.uri, partition)
+            _log.debug("deleting %d parts that are not in the list of %s%s", len(names), self.store.uri, partition)
             self.store.delete([f"{partition}/{name}" for name in sorted(names)])
 
     def delete_partition(self, partition: str) -> bool:

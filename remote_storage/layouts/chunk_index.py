@@ -157,7 +157,8 @@ def _sizes(encoded: str, count: int) -> list[int]:
             end = 9 + (count - 1) * width
             if not 1 <= width <= 4 or end + 4 > len(data):
                 raise ValueError(
-                    f"chunk sizes of {count_of(width, 'byte')} do not fit into {count_of(len(data), 'byte')}"
+                    f"the manifest stores {count} chunk sizes, {count_of(width, 'byte')} each, in "
+                    f"{count_of(len(data), 'byte')}: this is not possible"
                 )
             added = (data[at : at + width] for at in range(9, end, width))
             sizes = [base + int.from_bytes(each, "big") for each in added]

@@ -82,7 +82,8 @@ def encode(metadata: RemoteLogSegmentMetadata, index_sizes: Mapping[IndexType, i
     file_size = metadata.segment_size
     if not 0 < file_size <= MAX_FILE_SIZE or not 0 < chunk_size <= MAX_CHUNK_SIZE:
         raise RemoteStorageError(
-            f"the plugin has no manifest for a segment of {count_of(file_size, 'byte')} in chunks of {chunk_size}"
+            f"a manifest of the plugin cannot describe a segment of {count_of(file_size, 'byte')} in chunks of "
+            f"{count_of(chunk_size, 'byte')}"
         )
     position = 0
     indexes: dict[str, dict[str, int] | None] = {}

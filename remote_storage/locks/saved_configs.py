@@ -104,7 +104,7 @@ class SavedConfigsStore:
             saved = decode_saved_configs(data, topic, topic_id, name=name)
             if saved.cluster_id != cluster_id:
                 raise SavedConfigs.corrupt(
-                    name, f"it belongs to cluster {saved.cluster_id[:80]}, but this is cluster {cluster_id}"
+                    name, f"the configs belong to cluster {saved.cluster_id[:80]}, but this is cluster {cluster_id}"
                 )
             return saved
 
@@ -190,7 +190,7 @@ def decode_saved_configs(data: bytes, topic: str, topic_id: str, *, name: str) -
     """Return the saved configs of a topic. Raises like `StoredObject.decode`, or CorruptDataError for another topic."""
     found = SavedConfigs.decode(data, name=name)
     if (found.topic, found.topic_id) != (topic, topic_id):
-        raise SavedConfigs.corrupt(name, f"it belongs to the topic {found.topic[:80]}")
+        raise SavedConfigs.corrupt(name, f"the configs belong to the topic {found.topic[:80]}")
     others = sorted(found.before.keys() - OVERRIDES.keys())
     if others:
         raise SavedConfigs.corrupt(name, f"{others[0][:80]} is not a config that tiersnap changes")

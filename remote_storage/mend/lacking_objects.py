@@ -101,7 +101,7 @@ def put_lacking(
             done = send()
         except ObjectExistsError as error:
             raise TransientError(
-                f"{error.message}: another writer put it after the listing", hint="run the same command again"
+                f"{error.message}: another writer put this object after the listing", hint="run the same command again"
             ) from error
         _log.debug("put %s%s: %s", store.uri, key, done.outcome)
         if done.outcome.is_ours:
@@ -230,7 +230,7 @@ def _check_places(record: RemoteLogSegmentMetadata, stored: RsmManifest, content
             expected = None
             if content is not None:
                 expected = (position, len(content))
-            why = f"{index}: the manifest has {place} (byte, bytes), but the right manifest has {expected}"
+            why = f"{index}: position and size are {place} in the manifest, but {expected} in the right manifest"
             raise not_rebuilt(record, why)
         position += len(content or b"")
 

@@ -206,7 +206,7 @@ class MakeAgain:
             if first is not error:
                 why = _both(record, first, error)
             return replace(mending, action=MendAction.NONE, outcome=MendOutcome.FAILED, error=why)
-        _log.info("made objects again: %s at offset %d: %d", record.id, record.start_offset, len(made))
+        _log.info("made %d objects again: %s at offset %d", len(made), record.id, record.start_offset)
         return replace(planned, outcome=MendOutcome.MENDED)
 
 

@@ -21,7 +21,7 @@ def lineage_of_record(record: RemoteLogSegmentMetadata, lineage: LeaderEpochs, l
     own, first = record.segment_leader_epochs, record.segment_leader_epochs[0]
     before = [each for each in lineage if each[0] <= first[0] and each[1] <= first[1]]
     if not before and record.start_offset > log_start:
-        raise not_rebuilt(record, "no other segment has the leader epochs from before this segment")
+        raise not_rebuilt(record, "no other segment has the leader epochs of the offsets below this segment")
     found = (*before, *own)
     if before and before[-1][0] == first[0]:
         found = (*before, *own[1:])

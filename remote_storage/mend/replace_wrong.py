@@ -217,7 +217,7 @@ class ReplaceWrong:
                 segment_id = upload_right(job, segment)
                 if segment_id is None:
                     raise not_rebuilt(
-                        record, "other segments have the offsets of the segment; to publish them: tiersnap publish"
+                        record, "other segments have these offsets; to publish the other segments: tiersnap publish"
                     )
         except TiersnapError as error:
             return failed(mending, error), -1

@@ -60,7 +60,7 @@ from tiersnap.snapshot.replay.snapshot_comparison import compare
 
 _NO_FILE = FileRef("", 0, 0)
 _DIFFER = (
-    "two complete logs of this segment differ, in remote storage or in LOGDIR, and nothing shows which log is right"
+    "this segment has two different complete logs, in remote storage or in LOGDIR, and nothing shows which log is right"
 )
 Opened = tuple[tuple[int, int], ...] | None
 
@@ -328,10 +328,10 @@ class RightSegments:
         try:
             return self._state_at(record.start_offset)
         except UnknownStateError as error:
-            why = "and LOGDIR does not have it at the end of its log"
+            local = "the log in LOGDIR does not have this state either"
             if self.local is None:
-                why = "and no LOGDIR was given"
-            why = f"remote storage lacks the producer state at offset {record.start_offset}, {why}: {error.message}"
+                local = "no LOGDIR was given"
+            why = f"remote storage lacks the producer state at offset {record.start_offset} ({error.message}); {local}"
             raise not_rebuilt(record, why) from error
 
     def _continued(self, record: RemoteLogSegmentMetadata, before: RemoteState, runs: Sequence[Run]) -> RemoteState:

@@ -136,12 +136,12 @@ def why_not(metadata: RemoteLogSegmentMetadata, found: RemoteSegment | Incomplet
         return found.problem
     if found.is_encrypted:
         return (
-            "the segment is encrypted, and tiersnap has no key to compare it: copy its objects with the client of the "
-            "store"
+            "the segment is encrypted, and tiersnap has no key to check the segment: copy the objects of the segment "
+            "with the client of the store"
         )
     theirs = found.metadata
     told = (metadata.start_offset, metadata.end_offset, metadata.segment_size, metadata.segment_leader_epochs)
     there = (theirs.start_offset, theirs.end_offset, theirs.segment_size, theirs.segment_leader_epochs)
     if told != there:
-        return "the segment there is not the one that the record describes"
+        return "the segment at this location differs from the segment that the record describes"
     return ""

@@ -87,7 +87,7 @@ def _one(broker: BrokerSettings | str, location: RemoteLocation, answers: Sequen
         return Evidence(_KIND, outcome, f"{said}, but this location is {ours}")
     if not broker.pid and not any(_has_settings(each, broker) for each in answers):
         return Evidence(
-            _KIND, EvidenceOutcome.HINTS, f"{said}, but the cluster does not show that a broker has this setting"
+            _KIND, EvidenceOutcome.HINTS, f"{said}, but no broker of the cluster reported the same settings"
         )
     return Evidence(_KIND, outcome, said)
 

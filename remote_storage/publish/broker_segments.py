@@ -68,7 +68,7 @@ class Looked:
             said = f"{told}: objects were lost, or brokers have switched to another location"
             return Evidence(_KIND, EvidenceOutcome.SILENT, said)
         key, when = self.location.log_uri(self.found), _utc(self.found.event_timestamp)
-        said = f"brokers uploaded {key} at {when}, but a copy of the location would have this object too"
+        said = f"brokers uploaded {key} at {when}. This is no proof: a copy of the location would have this object too"
         return Evidence(_KIND, EvidenceOutcome.HINTS, said)
 
     def replica_mark(self) -> Evidence | None:

@@ -67,8 +67,8 @@ class LeaderLog:
             raise DivergedLogError(
                 f"{local.partition.path}: the record at offset {record.offset} ({utc(record.timestamp)}) differs "
                 f"from the record of the leader of {name}",
-                hint="two different logs have the same topic id: run tier on the leader's log directory; give a "
-                "clone another --remote",
+                hint="two different logs have the same topic id: run tier on the leader's log directory. If this log "
+                "belongs to a clone of the cluster, give the clone another --remote",
             )
 
     def _read(self, offset: int) -> Message:

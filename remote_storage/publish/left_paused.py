@@ -55,7 +55,7 @@ def find_left_paused(cluster: Cluster, store: ObjectStore | None, topic_ids: Map
 
 def _state(cluster: Cluster, store: ObjectStore | None, topic: str, topic_id: str) -> PausedTopic | None:
     if store is None:
-        why = "tiersnap paused copying; to see whether that run is still working, give --remote"
+        why = "a run of tiersnap paused copying; to see whether that run still works, give --remote"
         return PausedTopic(topic, PauseState.NOT_ASKED, why)
     try:
         saved = SavedConfigsStore(store).find({topic: topic_id}, cluster.cluster_id())

@@ -102,8 +102,8 @@ def check_mark(settings: Mapping[str, TopicConfig], saved: SavedConfigs) -> None
             f"{saved.topic}: the saved configs in remote storage show that tiersnap changed "
             f"{', '.join(doubtful)}, but the topic lacks the mark {RETENTION_MS}={MARK}",
             hint=f"to restore the saved configs: kafka-configs --alter --topic {saved.topic}{as_options(doubtful)}; "
-            f"to keep the present ones: delete claims/{saved.topic}-{saved.topic_id}/unblock.json; then run "
-            "the same command again",
+            "to keep the current configs: delete the object "
+            f"claims/{saved.topic}-{saved.topic_id}/unblock.json. After that, run the same command again",
             aside=doubtful,
         )
 
@@ -154,8 +154,8 @@ def _switch_on_alone(cluster: Cluster, saved: SavedConfigs, refused: ClusterRefu
     if left:
         raise SettingsAsideError(
             f"{topic}: configs not restored: {', '.join(left)}: the broker refuses the saved values: {refused.message}",
-            hint=f"kafka-configs --alter --topic {topic}{as_options(left)} (or with other values that the broker "
-            "accepts), then run the same command again",
+            hint="set values that the broker accepts, then run the same command again; the saved values: "
+            f"kafka-configs --alter --topic {topic}{as_options(left)}",
             aside=left,
         ) from refused
 

@@ -357,11 +357,11 @@ class Publish:
             return
         _log.warning("copying was enabled during the publication: topic=%s", topic)
         yield CopyingSwitchedOnError(
-            f"{topic}: another user or program enabled copying during the publication: the copy tasks missed some "
-            "of the records, and upload these segments again",
-            hint=f"kafka-configs --alter --topic {topic} --add-config {COPY_DISABLE}=true together with unlimited "
-            f"retention, then {COPY_DISABLE}=false: the copy tasks then continue after the published segments. "
-            "Segments that were uploaded twice remain: tiersnap runbook 6",
+            f"{topic}: another user or program enabled copying during the publication: the copy tasks missed records "
+            "of published segments, and upload these segments again",
+            hint="to let the copy tasks continue after the published segments, set unlimited retention and "
+            f"{COPY_DISABLE}=true, then {COPY_DISABLE}=false and the earlier retention: kafka-configs --alter --topic "
+            f"{topic}. For segments that were uploaded twice: tiersnap runbook 6",
         )
 
 

@@ -164,7 +164,7 @@ class ReadBack:
             elif answer is FirstRecord.FAILED:
                 failing_since = failing_since or now
             if failing_since and now > failing_since + _FAILING_SECONDS and self._is_there(metadata):
-                said = "brokers cannot read the record that tiersnap published for --prove from the location"
+                said = "brokers cannot read the record that tiersnap stored in this location and published for --prove"
                 return Evidence(_KIND, EvidenceOutcome.CONTRADICTS, said)
             time.sleep(_POLL_SECONDS)
         waited = human_duration(int(seconds * 1000))

@@ -26,10 +26,12 @@ WholeOf = Callable[[Collection[str]], Collection[str]]
 """Returns the given segment ids whose objects all exist."""
 
 KEEP_LOCAL = (
-    "keep the local files (local.retention.ms and local.retention.bytes of the topic), and restore the remote "
-    "objects: tiersnap runbook 'Objects that are lost or damaged'"
+    "raise local.retention.ms and local.retention.bytes of the topic, so that brokers keep the local files; then "
+    "restore the remote objects: tiersnap runbook 'Objects that are lost or damaged'"
 )
-_OTHER_PLACE = f"check that --remote, its prefix and --layout are those of the brokers. If they are: {KEEP_LOCAL}"
+_OTHER_PLACE = (
+    f"compare --remote, its prefix and --layout with server.properties of the brokers. If they agree: {KEEP_LOCAL}"
+)
 _NAMED = 5
 _NOTHING, _LOST, _WRONG, _COMPLETE = range(4)
 
@@ -76,8 +78,8 @@ class ReadableOffsets:
             then, now, first = after[epoch], self._index.epochs[epoch], max(start, self._log_start)
             for hidden_from, to in less_found(now, then, self._rank, first):
                 return (
-                    f"its record would hide the offsets {hidden_from} to {to} of leader epoch {epoch}, which brokers "
-                    "find now"
+                    f"the segment's record would hide the offsets {hidden_from} to {to} of leader epoch {epoch}, which "
+                    "brokers find now"
                 )
             gains = gains or any(less_found(then, now, self._rank, first))
         if not gains:
@@ -149,7 +151,7 @@ def held_back(segment: RemoteLogSegmentMetadata, why: str, *, is_behind: bool) -
     said = f"{_name(segment)} is not published: {why}"
     if not is_behind:
         return LostCopyError(
-            f"{said}; and no complete segment that brokers read has all offsets of the segment", hint=KEEP_LOCAL
+            f"{said}; brokers cannot read all offsets of the segment from complete segments", hint=KEEP_LOCAL
         )
     return HiddenOffsetsError(
         said,

@@ -276,8 +276,8 @@ class _Planning:
             raise LeaderEpochLineageError(
                 f"{segment.id.topic_id_partition}: segment {segment.start_offset}: {why}: the broker would upload "
                 "the segment again",
-                hint="the segment belongs to another log: run tiersnap tier on the leader's log directory, up to "
-                "the end offset of the segment",
+                hint="the segment belongs to another log: tier the log of the leader, at least up to offset "
+                f"{segment.end_offset}. On the leader's host: tiersnap tier --apply",
             )
         if self._is_held(segment):
             return planned

@@ -60,8 +60,8 @@ def check_cluster_id(
     if _recorded(store, partition) not in ((cluster_id,) if because else (cluster_id, None)):
         raise ObjectExistsError(
             f"{store.uri}{key}: the segments of {partition} come from another cluster than {cluster_id}",
-            hint="give each cluster a --remote of its own: later nothing could distinguish two logs with the same "
-            "topic id",
+            hint="give each cluster a --remote of its own: otherwise tiersnap could not distinguish two logs with the "
+            "same topic id",
             key=key,
         ) from because
 

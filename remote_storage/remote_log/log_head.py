@@ -198,9 +198,9 @@ class LogHead:
         return f"from {start} on" if self.first is None else f"{start} to {self.first - 1}"
 
 
-_ASK = "The log start offset decides: give the LOGDIR of a broker that has the partition, or --bootstrap-server"
+_ASK = "The log start offset shows which: give the LOGDIR of a broker that has the partition, or --bootstrap-server"
 _UNKNOWN_START = f"no remote segment has the offsets {{}}: retention deleted them, or they were lost. {_ASK}"
 _OLD_CHECKPOINT = (
-    "no remote segment has the offsets {}: they were lost, or retention deleted them after the running broker had "
-    "written log-start-offset-checkpoint. Give --bootstrap-server, or verify again after a minute"
+    "no remote segment has the offsets {}: they were lost, or retention deleted them. log-start-offset-checkpoint of "
+    "the running broker may be out of date: give --bootstrap-server, or verify again after a minute"
 )

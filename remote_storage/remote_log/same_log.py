@@ -89,8 +89,8 @@ def _check_same_batch(location: RemoteLocation, segment: RemoteSegment, local: S
         raise DivergedLogError(
             f"{local.log.path}: the last batch before offset {segment.end_offset} is {_said(batch.header)}, but "
             f"in {location.log_uri(segment.metadata)} it is {_said(remote)}",
-            hint="two different logs have the same topic id: run tier on the replica whose log is in remote "
-            "storage, and give a clone another --remote",
+            hint="two different logs have the same topic id: run tier on the replica whose log is in remote storage. "
+            "If this log belongs to a clone of the cluster, give the clone another --remote",
         )
 
 

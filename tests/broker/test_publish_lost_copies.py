@@ -65,7 +65,7 @@ def test_whole_copies_of_ours_take_the_place_of_lost_ones_and_consumers_read_on(
         told = states(broker, TOPIC)
         code, row, said = publish(broker, elsewhere, capsys)
         assert (code, row["refused"], row["publish"]) == (5, "LostCopyError", 0)
-        assert "check that --remote, its prefix and --layout are those of the brokers" in said
+        assert "compare --remote, its prefix and --layout with server.properties of the brokers" in said
         assert states(broker, TOPIC) == told, "this is not where its copies are"
 
         for segment in tier.segments(TOPIC):

@@ -77,7 +77,7 @@ def test_file_proves_a_location_if_the_cluster_has_a_broker_with_its_settings(ti
     others = (replace(own, broker=8), replace(own, log_dirs=("/other",)), replace(own, class_name="com.example.Other"))
     for answers in ((), *((each,) for each in others)):
         found = of_file(properties, tier, *answers)
-        assert (found.outcome, found.sentence.endswith("the cluster does not show that a broker has this setting")) == (
+        assert (found.outcome, found.sentence.endswith("no broker of the cluster reported the same settings")) == (
             EvidenceOutcome.SILENT,
             True,
         )

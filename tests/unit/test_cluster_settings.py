@@ -294,7 +294,7 @@ def test_saved_configs_of_a_newer_version_are_refused_by_name(tmp_path):
 def test_saved_configs_of_another_cluster_are_refused(tmp_path):
     records = SavedConfigsStore(DirectoryStore(tmp_path))
     records.put(BEGUN)
-    with pytest.raises(CorruptDataError, match=f"it belongs to cluster {CLUSTER_ID}, but this is cluster another"):
+    with pytest.raises(CorruptDataError, match=f"configs belong to cluster {CLUSTER_ID}, but this is cluster another"):
         records.find({"a.b-c": TOPIC_ID}, "another")
 
 
@@ -340,7 +340,7 @@ def test_other_lines_are_refused_and_not_repeated(line, said, tmp_path):
 
 def test_a_record_of_another_topic_is_refused_in_few_words(tmp_path):
     other = SavedConfigs.of("cluster", "o" * 100_000, TOPIC_ID, (0,), {})
-    with pytest.raises(CorruptDataError, match="it belongs to the topic oo") as caught:
+    with pytest.raises(CorruptDataError, match="the configs belong to the topic oo") as caught:
         decode_saved_configs(other.encode(), "orders", TOPIC_ID, name="unblock.json")
     assert len(str(caught.value)) < 500
 

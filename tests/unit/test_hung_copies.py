@@ -135,8 +135,8 @@ def test_a_copy_hangs_after_thirty_minutes_or_ten_times_as_long_as_others_take()
     found = copying.hung()
     assert found is not None
     assert (
-        "orders-3: broker 1 has been uploading the segment at offset 0 (9 B) for 30.0 min; until then no later "
-        "segment is tiered" in found.says()
+        "orders-3: broker 1 has been uploading the segment at offset 0 (9 B) for 30.0 min; no later segment "
+        "is tiered before this upload ends" in found.says()
     )
     for _ in range(3):
         copying.finish(10 * MINUTE) if copying.under_way else None

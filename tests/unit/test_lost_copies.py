@@ -99,9 +99,12 @@ def test_what_is_lost_below_the_log_start_is_not_missed():
 @pytest.mark.parametrize(
     ("ours", "why"),
     [
-        (segment(100, 189), "its record would hide the offsets 190 to 199 of leader epoch 0"),
+        (segment(100, 189), "the segment's record would hide the offsets 190 to 199 of leader epoch 0"),
         (segment(90, 199), "brokers would not read the segment"),
-        (segment(100, 199, [(0, 0), (1, 150)]), "its record would hide the offsets 150 to 199 of leader epoch 0"),
+        (
+            segment(100, 199, [(0, 0), (1, 150)]),
+            "the segment's record would hide the offsets 150 to 199 of leader epoch 0",
+        ),
     ],
     ids=["ends earlier", "begins earlier", "other epochs"],
 )
@@ -138,7 +141,10 @@ def test_segment_that_would_hide_the_end_of_another_is_held_back():
     planned = plan([segment(0, 599, lineage)], [lost, complete], lost=[lost])
     assert actions(planned) == [HELD_BACK, KNOWN, LOST]
     _, held = PublishPlan(PARTITION, tuple(planned)).errors
-    assert "its record would hide the offsets 600 to 999 of leader epoch 1, which brokers find now" in held.message
+    assert (
+        "the segment's record would hide the offsets 600 to 999 of leader epoch 1, which brokers find now"
+        in held.message
+    )
 
 
 def test_new_segment_that_would_hide_another_lineage_waits_with_those_behind_it():
@@ -161,7 +167,7 @@ def test_new_segment_that_would_hide_another_lineage_waits_with_those_behind_it(
     assert all(why in each.error.message for why, each in zip(said, planned[1:], strict=True))
     (held,) = PublishPlan(PARTITION, tuple(planned)).errors
     assert (type(held), held.exit_code) == (HiddenOffsetsError, ExitCode.GATE_REFUSED)
-    assert "its record would hide the offsets 100 to 149 of leader epoch 0" in held.message
+    assert "the segment's record would hide the offsets 100 to 149 of leader epoch 0" in held.message
     assert "remote.log.copy.disable=false" in held.hint
 
 
@@ -180,7 +186,11 @@ def test_segment_that_ends_one_offset_behind_the_known_ones_blocks_what_follows(
     )
     assert actions(planned) == [PUBLISH, *[HELD_BACK] * 3]
     assert {type(each.error) for each in planned[1:]} == {HiddenOffsetsError}
-    said = ["another log", "its record would hide the offsets 100 to 149", "an earlier segment cannot be published"]
+    said = [
+        "another log",
+        "the segment's record would hide the offsets 100 to 149",
+        "an earlier segment cannot be published",
+    ]
     assert all(why in each.error.message for why, each in zip(said, planned[1:], strict=True))
 
 

@@ -368,7 +368,7 @@ def test_an_object_that_the_store_damages_is_taken_back(at, suffix):
 @pytest.mark.parametrize(
     ("lost", "old", "new", "why"),
     [
-        (".indexes", '"timestamp":{"position":', '"timestamp":{"position":1', "the manifest has"),
+        (".indexes", '"timestamp":{"position":', '"timestamp":{"position":1', "TIMESTAMP: position and size are"),
         (".log", '"endOffset":', '"endOffset":9', "the manifest of the segment describes another segment"),
     ],
 )

@@ -244,7 +244,7 @@ def test_mend_puts_back_no_encrypted_segment_because_nothing_compares_it(folder,
     encrypt(wrong)
     planned = plan_mending(aiven(wrong), missing, aiven(right))
     assert {(each.action, each.outcome) for each in planned} == {(MendAction.NONE, MendOutcome.FAILED)}
-    assert "no key to compare it" in str(planned[0].error)
+    assert "no key to check the segment" in str(planned[0].error)
 
 
 def zeros(data: bytes) -> bytes:

@@ -40,7 +40,7 @@ def test_lineage_of_record_is_what_it_was_when_the_record_was_written(
 @pytest.mark.parametrize(
     ("own", "lineage", "log_start", "why"),
     [
-        (((2, 10),), (), 9, "no other segment has the leader epochs from before this segment"),
+        (((2, 10),), (), 9, "no other segment has the leader epochs of the offsets below"),
         (((2, 10),), ((3, 0),), 0, "no other segment has"),
         (
             ((2, 12),),

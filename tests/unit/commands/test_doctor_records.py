@@ -56,7 +56,7 @@ def steps(compared: Compared, *words: str) -> list[str]:
 
 def test_lines_of_missing_segments_name_the_first_and_count_the_rest():
     lines = list(lines_of(MISSING))
-    assert "7 of 9 segments that brokers know are not at s3://b/, in 1 partition" in lines[0]
+    assert "7 of 9 segments that brokers know are not at s3://b/ (1 partition)" in lines[0]
     assert "orders-3 lacks 7 segments between offsets 0 and 69" in lines[0]
     assert f"orders-3 offsets 0 to 9: segment {SEGMENTS[0].metadata.id.segment_id}, uploaded by a broker" in lines[1]
     assert "published by tiersnap, lacks .log" in lines[2]
