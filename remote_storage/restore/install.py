@@ -89,9 +89,9 @@ class Installation:
                 yield partition, planned
         if not (has_any or self.other_ids or self.errors):
             raise ObjectNotFoundError(
-                "the location has no snapshot of any of these partitions that a run stored",
-                hint="give the --remote of tiersnap run; a run stores the snapshots that brokers lack, or with "
-                "--all a snapshot for every segment end",
+                "no run stored a snapshot of these partitions in the location",
+                hint="give the --remote of tiersnap run. A run stores the snapshots that brokers lack; with --all, "
+                "a run stores a snapshot for every segment end",
             )
 
     def _count(self, planned: Iterable[PlannedInstall]) -> None:

@@ -63,7 +63,9 @@ def carry_out(
 
 def _gone(error: ObjectNotFoundError) -> TransientError:
     return TransientError(
-        f"{error.message} since restore made its plan", hint="run restore again, which makes a new plan", **error.attrs
+        f"{error.message}, but existed when restore made its plan",
+        hint="run restore again, which makes a new plan",
+        **error.attrs,
     )
 
 

@@ -103,7 +103,7 @@ def _check_without(
         if segment_id not in known:
             raise UsageError(
                 f"--without {segment_id}: these partitions have no such segment in {store.uri}",
-                hint="to list the segments, without --apply: tiersnap restore --segments",
+                hint="to list the segments: tiersnap restore --segments (without --apply)",
             )
 
 
@@ -178,12 +178,12 @@ def _chain(
 
 def _unpublished(remote: RemoteInventory, needed: Sequence[RemoteSegment], *, is_asked: bool) -> UnpublishedError:
     those = named(f"segment {each.segment_id} from offset {each.start_offset}" for each in needed)
-    first = "to ask the cluster whether they are published: --bootstrap-server HOST:PORT"
+    first = "to ask the cluster whether the segments are published: --bootstrap-server HOST:PORT"
     if is_asked:
         first = "to publish the segments: tiersnap publish"
     return UnpublishedError(
         f"{remote.partition}: the log needs {count_of(len(needed), 'segment')}, {remote.why_unpublished}: {those}",
-        hint=f"{first}; to restore them nevertheless, add --unpublished",
+        hint=f"{first}; to restore the segments nevertheless, add --unpublished",
     )
 
 

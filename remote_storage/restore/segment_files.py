@@ -105,7 +105,7 @@ def _check_cuts(rows: np.ndarray, piece: LogPiece) -> None:
         f"{of}: segment {piece.copy.segment_id}: the batch at offset {first} crosses the start or end of the "
         f"offsets [{piece.start_offset}, {piece.end_offset})",
         hint=f"a log must end between two batches: {ends}. If you gave no --until, the segments come from different "
-        "logs: restore without one of them: --without SEGMENT_ID",
+        "logs; leave out the segment of the wrong log: --without SEGMENT_ID",
     )
 
 

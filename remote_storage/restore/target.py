@@ -19,7 +19,7 @@ from tiersnap.snapshot.regular_file import read_text
 
 _log = logging.getLogger(__name__)
 
-_MOVE_AWAY = "move it away: the broker creates a new one"
+_MOVE_AWAY = "move the file away: the broker creates a new file"
 _AS_WHOM = "run the same command as the user that runs the broker, or as root"
 
 
@@ -112,12 +112,12 @@ def open_target(path: Path, source_cluster: str | None) -> Target:
     if not os.path.lexists(file):
         raise MissingMetaPropertiesError(
             f"{file} is missing: no broker starts on a log directory without this file",
-            hint="write the same four lines again: version=1, "
+            hint="write the file again with its four lines: version=1, "
             f"cluster.id={source_cluster or '<as on the other disks>'}, node.id=<as on the other disks>, "
-            "directory.id=<the SAME as before>. The controller identifies the directory by directory.id: with "
-            "a new one, its partitions have no leader until the broker's second start. kafka-dump-log "
-            "--cluster-metadata-decoder prints the ids in RegisterBrokerRecord.logDirs: use the id that no "
-            "other disk of the broker has. Under ZooKeeper write three lines: version=0, cluster.id, broker.id",
+            "directory.id=<the SAME as before>. With a new directory.id, the partitions of the directory have no "
+            "leader until the broker's second start. To find the old id, run kafka-dump-log "
+            "--cluster-metadata-decoder: RegisterBrokerRecord.logDirs lists the ids of all disks; use the id that no "
+            "other disk of the broker has. In ZooKeeper mode write three lines: version=0, cluster.id, broker.id",
         )
     try:
         text = read_text(file)
@@ -175,8 +175,8 @@ def choose_destination(
         raise UnknownClusterError(
             f"{name}: no object in remote storage names the cluster that wrote the segments",
             hint="only tiersnap records the cluster, the plugin of a broker does not. Give --cluster-id ID from "
-            f"meta.properties of a broker that wrote the topic; {target.path} belongs to cluster "
-            f"{target.meta.cluster_id}",
+            "meta.properties of a broker that wrote the topic. If the cluster of "
+            f"{target.path} wrote it: --cluster-id {target.meta.cluster_id}",
         )
     if source_cluster == target.meta.cluster_id:
         return Destination(as_topic_id or topic_id, True, producer_state == "empty")
@@ -184,18 +184,18 @@ def choose_destination(
     if producer_state is None:
         raise OtherClusterError(
             f"{where}: choose --producer-state. Each cluster assigns producer ids from 0, so a new producer may "
-            "get the id of a restored one: brokers then acknowledge its first records but silently drop them, or "
-            "refuse them as out of order",
-            hint="--producer-state empty restores no producers: use it if no producer of the old cluster continues "
-            "to write. Use --producer-state keep only if the new cluster's next producer id is above all "
-            "restored ids, for example because it was formatted with a ProducerIdsRecord",
+            "get the id of a restored producer. Brokers would then silently drop the first records of the new "
+            "producer, or refuse these records as out of order",
+            hint="give --producer-state empty, which restores no producers, if no producer of the old cluster "
+            "continues to write. Give --producer-state keep only if the new cluster's next producer id is above all "
+            "restored ids, for example if the new cluster was formatted with a ProducerIdsRecord",
         )
     if as_topic_id is None:
         raise OtherClusterError(
             f"{where}: the topic has another topic id in the target cluster, and a broker renames a folder with "
             "the wrong topic id",
-            hint="create the topic in the target cluster, stop the broker, remove its folder of the partition, and "
-            f"give the TopicId that kafka-topics --describe prints: --as-topic-id ID (give {topic_id} only if "
-            "the topic was created with the old id)",
+            hint="create the topic in the target cluster, stop the broker, and remove the broker's folder of the "
+            "partition. Then give the TopicId that kafka-topics --describe prints: --as-topic-id ID. The id is "
+            f"{topic_id} only if the topic was created with the old id",
         )
     return Destination(as_topic_id, False, producer_state == "empty")

@@ -102,12 +102,13 @@ class KnownPartition:
                 return f"{known}; to publish them: tiersnap publish"
             # The segments may be the only ones of a cluster that was created again under its old id.
             return (
-                f"{known}, and does not have this topic id: if the topic was deleted before the segments were "
-                "published, remove them by hand"
+                f"{known}, and no topic with this topic id. If the topic was deleted before the segments were "
+                "published, remove the segments by hand"
             )
         if not self.is_live and not self.is_absent and self.has_undeleted:
             return (
-                "the cluster shows no such topic, but has not deleted its remote segments (this user may lack DESCRIBE)"
+                "the cluster shows no such topic, but has not deleted the topic's remote segments: this user may lack "
+                "DESCRIBE"
             )
         if not self.has_leader:
             return "the partition has no leader now"

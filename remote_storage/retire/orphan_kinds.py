@@ -57,7 +57,10 @@ class Orphan:
         UnfinishedUpload | None, Meta(description="the unfinished upload; null except for UPLOAD and FILE")
     ] = None
     removable_at: Annotated[
-        int, Meta(description="ms by the store's clock: the time from which it may be removed, if it is too young now")
+        int,
+        Meta(
+            description="time from which the objects may be removed, ms by the store's clock; 0 if they are old enough"
+        ),
     ] = 0
 
     @property

@@ -191,7 +191,7 @@ def _why_left(
     # `publish` skips an unfinished attempt.
     first = ""
     if not claim.finished:
-        first = "tiersnap tier --apply, which finishes the upload, then "
+        first = "tiersnap tier --apply (finishes the upload), then "
     return (
         f"the segment is not published yet, and the remote log of the cluster ends at offset {published}; next: "
         f"{first}tiersnap publish"

@@ -62,7 +62,7 @@ def unfinished(store: ObjectStore, aged: Aged, cluster_id: str, is_wanted: Calla
     running.
     """
     for probe in old_probes(store, aged.now, -1):
-        orphan = Orphan(OrphanKind.PROBE, Fate.REMOVE, "a probe of the store left it", (probe.key,), probe.size)
+        orphan = Orphan(OrphanKind.PROBE, Fate.REMOVE, "a probe of the store left the object", (probe.key,), probe.size)
         yield orphan if aged.is_old(probe.modified) else aged.waiting(orphan, probe.modified)
     others = []
     for upload in old_uploads(store, -1):

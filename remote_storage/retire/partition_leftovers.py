@@ -109,9 +109,10 @@ def _why_kept(
     log = read_attempt_log(store, left.objects, complete)
     if log is None:
         return UNKNOWN_END
-    remaining = holding(_counted(found, log.leader_epoch), max(log.start_offset, log_start), log.end_offset)
+    first = max(log.start_offset, log_start)
+    remaining = holding(_counted(found, log.leader_epoch), first, log.end_offset)
     if remaining is None:
-        return f"no other complete segments have the offsets of this segment, up to {log.end_offset}"
+        return f"no other complete segments have the offsets {first} to {log.end_offset - 1} of this segment"
     now = store.now()
     return first_problem(log, remaining, lambda segment: read_remaining(store, segment, now))
 
@@ -134,7 +135,7 @@ def _doubt(
     location = RemoteLocation(store, found.segments[0].layout)
     return CorruptDataError(
         f"{found.partition}: another segment replaces segment {left.segment_id} at offset {left.start_offset}, "
-        f"but tiersnap keeps it: {why}",
+        f"but tiersnap keeps the replaced segment: {why}",
         hint=f"tiersnap verify --remote {shlex.join(location.words)} --depth full",
         segment_id=left.segment_id,
     )

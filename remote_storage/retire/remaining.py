@@ -18,8 +18,7 @@ from tiersnap.remote_storage.verify.compare_whole import ReadSegment
 
 _MEND = "tiersnap mend --depth full, which can use the log of this segment"
 _LOST = (
-    "no other complete segment has the offsets of this segment, because segments that the cluster knows lost objects; "
-    f"next: {_MEND}"
+    f"no other complete segment has the offsets of this segment, because published segments lost objects; next: {_MEND}"
 )
 _BY_HAND = "if tiersnap verify --depth full finds the other segments right, delete this segment by hand"
 
@@ -82,7 +81,7 @@ class Remaining:
         if why is _LOST and finished is None and log.end_offset > published:
             return (
                 "no other segment has the offsets of this segment, and the remote log of the cluster ends at "
-                f"offset {published}; to upload them again: tiersnap tier --apply"
+                f"offset {published}; to upload these offsets again: tiersnap tier --apply"
             )
         return why
 

@@ -92,7 +92,7 @@ def test_nothing_is_tiered_of_a_partition_whose_cluster_record_is_damaged(
         assert run(tmp_path / "logs", remote, warehouse, "--apply") == ExitCode.DATA_CORRUPT
         assert "failed: orders-0 10: " in (said := capsys.readouterr().err)
         assert "not the name of a cluster" in said
-        assert "move it away" in said
+        assert "move the object away" in said
         logs = [key for key in map(keys.recognise, remote.objects()) if key and key.kind is KeyKind.LOG]
         assert [key.partition.topic for key in logs] == ["payments"]
     remote.store.delete([record])

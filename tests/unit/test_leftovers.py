@@ -172,7 +172,8 @@ def test_sweep_partition_keeps_a_superseded_log_beside_a_damaged_one(store: Dire
     path.write_bytes(flipped(right))
     found = list_remote_partition(aiven(store), ORDERS)
     (doubt,) = sweep_partition(store, found).doubts
-    assert f"{first} at offset 10, but tiersnap keeps it: segment {second}, which has the same offsets" in doubt.message
+    kept = f"{first} at offset 10, but tiersnap keeps the replaced segment"
+    assert f"{kept}: segment {second}, which has the same offsets" in doubt.message
     assert len(keys_of(store, first)) == 2
     path.write_bytes(right)
     assert sweep_partition(store, found).objects == 2
@@ -301,7 +302,7 @@ def test_tier_keeps_and_names_a_superseded_copy_beside_a_damaged_one(
     assert keys_of(store, first) == before and len(before) == 3
     assert done.errors[0].hint == f"tiersnap verify --remote {store.uri} --region eu-1 --depth full"
     assert [each.exit_code for each in done.errors] == [ExitCode.DATA_CORRUPT]
-    assert f"{first} at offset 10, but tiersnap keeps it" in done.errors[0].message
+    assert f"{first} at offset 10, but tiersnap keeps the replaced segment" in done.errors[0].message
     left = {"topic": ORDERS.topic, "topic_id": ORDERS.topic_id, "partition": 0, "local_start": 0}
     (swept,) = SweepTask(aiven(store))(iter([pa.RecordBatch.from_pylist([left], schema=LEFT)]))
     assert first in swept.to_pylist()[0]["failure"]

@@ -345,7 +345,7 @@ def test_remote_storage_and_leaders_are_asked_only_of_copies_that_were_not_liste
 def test_where_nothing_is_whole_and_nothing_of_ours_is_there_it_may_be_another_place():
     with pytest.raises(LostCopyError, match="has no other complete segment of the partition") as caught:
         plan([segment(200, 299)], [A, B], lost=[A, B])
-    assert "check that --remote" in caught.value.hint
+    assert "compare --remote" in caught.value.hint
     with pytest.raises(LostCopyError, match=B.id.segment_id):
         plan([], [A, B], lost=[A, B])
 
@@ -353,7 +353,7 @@ def test_where_nothing_is_whole_and_nothing_of_ours_is_there_it_may_be_another_p
 def test_where_no_copy_of_theirs_is_there_it_may_be_another_place():
     with pytest.raises(LostCopyError, match="has no other complete segment of the partition") as caught:
         plan([segment(0, 99)], [A, B], lost=[A, B])
-    assert "check that --remote" in caught.value.hint
+    assert "compare --remote" in caught.value.hint
 
 
 def test_copy_of_another_log_is_left_out_only_where_this_log_has_its_offsets():

@@ -205,7 +205,7 @@ def test_mend_refuses_what_is_damaged_or_another_segment(folder, wrong, right):
     assert (
         "no .indexes" in said[0]
         and "the manifest of the segment says" in said[1]
-        and "not the one that the record describes" in said[2]
+        and "differs from the segment that the record describes" in said[2]
     )
     done = list(put_back(wrong, aiven(right), brokers.read).each(planned))
     assert (done, objects(right), code_of(done)) == (planned, {}, ExitCode.DATA_CORRUPT)

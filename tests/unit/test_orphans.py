@@ -96,7 +96,7 @@ def test_copies_that_were_published_while_their_topic_was_deleted_go(store, layo
     told = known(*(replace(each, state=DELETED) for each in rest), published(first), *theirs, log_start=None)
 
     (refused,) = (each for each in orphans(store, told) if each.action is Fate.REFUSE)
-    assert "has not deleted its remote segments" in refused.reason, "this user may not see the topic"
+    assert "has not deleted the topic's remote segments" in refused.reason, "this user may not see the topic"
     found = orphans(store, replace(told, is_absent=True))
     assert keys_of(store, *(each.id.segment_id for each in (first, *rest))) <= removable(found)
     assert not keys_of(store, *(each.id.segment_id for each in theirs)) & removable(found)
@@ -293,7 +293,7 @@ def test_what_a_killed_attempt_left_without_a_log_goes(store, layout, tmp_path):
         (
             15,
             Fate.LEAVE,
-            "the remote log of the cluster ends at offset 15; to upload them again: tiersnap tier --apply",
+            "the remote log of the cluster ends at offset 15; to upload these offsets again: tiersnap tier --apply",
         ),
     ],
 )
@@ -345,7 +345,7 @@ def test_the_only_right_log_stays_if_its_manifest_is_damaged(store, tmp_path):
     make_old(store)
     (found,) = (each for each in orphans(store, known(record)) if each.segment_id == ours)
     assert (found.kind, found.action) == (OrphanKind.COPY, Fate.LEAVE)
-    assert "segments that the cluster knows lost objects; next: tiersnap mend --depth full" in found.reason
+    assert "published segments lost objects; next: tiersnap mend --depth full" in found.reason
 
 
 def test_the_only_right_log_stays_if_its_indexes_are_lost(store, layout, tmp_path):
@@ -378,7 +378,7 @@ REFUSALS = {
     "another cluster": ({"cluster_id": "AnotherClusterAnother_"}, "comes from the cluster"),
     "metadata begins later": ({"metadata_start": 7}, "begins at offset 7"),
     "no snapshot or state is known": ({"records": {}, "log_start": 99}, "to publish them: tiersnap publish"),
-    "nor is the topic": ({"records": {}, "log_start": None}, "remove them by hand"),
+    "nor is the topic": ({"records": {}, "log_start": None}, "remove the segments by hand"),
     "topic is hidden": ({"log_start": None}, "this user may lack DESCRIBE"),
     "no leader": ({"has_leader": False}, "no leader"),
 }

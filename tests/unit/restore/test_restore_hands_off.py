@@ -104,7 +104,7 @@ def test_a_damaged_checkpoint_of_the_disk_is_said_before_anything_is_fetched(sto
         refused = restore(store, disk, *words)
         assert refused.exit_code == 5, refused.err
         assert f"{name}: the file has 1 entry, but line 2 announces 2" in refused.err
-        assert "move it away" in refused.err
+        assert "move the file away" in refused.err
     assert not list(disk.glob("tiersnap-restore.*"))
 
 
@@ -115,7 +115,7 @@ def test_a_file_of_the_disk_that_may_not_be_read_is_not_to_be_moved_away(store, 
     words = ["restore", "--remote", str(store.root), "--to", str(disk), "--topic", TOPIC, "--unpublished"]
     refused = run_obeying_modes("-m", "tests.reference.tiersnap", *words)
     assert (refused.returncode, f"cannot read {disk / name}: Permission denied" in refused.stderr) == (2, True)
-    assert "move it away" not in refused.stderr
+    assert "move the file away" not in refused.stderr
 
 
 def test_a_folder_is_ours_by_its_marker_alone(tmp_path):
