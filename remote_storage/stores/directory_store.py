@@ -373,8 +373,8 @@ def _hint(path: Path, error: OSError) -> str:
         return "the file system is mounted read-only: mount -o remount,rw"
     if error.errno in {errno.EPERM, errno.ENOTSUP, errno.EMLINK} and path.parent.is_dir():
         return (
-            "the file system may lack hard links, which tiersnap needs so that it overwrites nothing: use another "
-            "file system, or check owner and mode of the directory"
+            "the file system may lack hard links, without which tiersnap could overwrite files: use another file "
+            "system. If it has hard links, check owner and mode of the directory"
         )
     return "check owner and mode of the directory"
 

@@ -117,7 +117,9 @@ def other_content(name: str, key: str, place: str, more: str = "") -> ObjectExis
 def changed_since_read(name: str, key: str, how: str) -> ObjectChangedError:
     """Return the error that another writer changed an object since the read. `how` is "changed" or "gone"."""
     return ObjectChangedError(
-        f"{name}: {how} since tiersnap read it", hint="another writer changed it: run the same command again", key=key
+        f"{name}: {how} since tiersnap read it",
+        hint="another writer changed the object: run the same command again",
+        key=key,
     )
 
 

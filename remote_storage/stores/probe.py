@@ -87,8 +87,8 @@ def _refuses_to_replace(store: ObjectStore, key: str, data: bytes) -> bool:
 def _ignores(store: ObjectStore, condition: str, how: str) -> ConditionsIgnoredError:
     return ConditionsIgnoredError(
         f"{store.uri}: the server does not obey the condition {condition}: {how}",
-        hint="use a server with conditional writes, or a newer version of this server; without them two runs may "
-        "overwrite each other's objects",
+        hint="use a server with conditional writes, or a newer version of this server. Without conditional writes, two "
+        "runs may overwrite each other's objects",
         store=store.uri,
     )
 
@@ -135,7 +135,9 @@ def clock(here: int, there: int) -> ProbeAnswer:
         direction = "ahead of"
     said = f"the clock of this host is {human_duration(difference)} {direction} the clock of the store"
     if difference >= _LARGE_MS:
-        return ProbeAnswer("clock", ProbeVerdict.FAIL, said, "set the clock of this host: S3 refuses its requests")
+        return ProbeAnswer(
+            "clock", ProbeVerdict.FAIL, said, "set the clock of this host: S3 refuses requests with a wrong time"
+        )
     if difference >= _SMALL_MS:
         return ProbeAnswer(
             "clock",

@@ -75,9 +75,7 @@ def _asked(store: S3Store, probe: str, action: str, ask: Callable[[], Iterator[P
             step = f"grant {action} on arn:aws:s3:::{store.bucket}"
             yield ProbeAnswer(probe, ProbeVerdict.UNKNOWN, f"this user lacks the permission {action}", step)
         elif error.attrs.get("status") in (400, 404, 405, 501):
-            yield ProbeAnswer(
-                probe, ProbeVerdict.UNKNOWN, "the server does not support the request that tiersnap needs for this"
-            )
+            yield ProbeAnswer(probe, ProbeVerdict.UNKNOWN, f"the server does not support the request {action}")
         else:
             raise
 
@@ -96,7 +94,7 @@ def _lock(store: S3Store, client: S3Client) -> Callable[[], Iterator[ProbeAnswer
             length = count_of(retention["Days"], "day")
         said = f"the bucket locks every object for {length} ({retention.get('Mode')})"
         step = (
-            "replaced and deleted objects remain as old versions for this time; add a lifecycle rule that removes "
+            f"replaced and deleted objects remain as old versions for {length}; add a lifecycle rule that removes "
             "noncurrent versions"
         )
         yield ProbeAnswer("object lock", ProbeVerdict.WARN, said, step)
@@ -119,7 +117,7 @@ def old_versions(store: S3Store) -> str:
         status = store.client.get_bucket_versioning(Bucket=store.bucket).get("Status")
         if status is not None:  # Enabled, or Suspended: a suspended bucket keeps its earlier versions
             said = "the bucket keeps old versions of deleted objects, which cost storage"
-            step = "to remove them, add a lifecycle rule with NoncurrentVersionExpiration"
+            step = "to remove old versions, add a lifecycle rule with NoncurrentVersionExpiration"
             yield ProbeAnswer("versioning", ProbeVerdict.WARN, said, step)
 
     answers = list(_asked(store, "versioning", "s3:GetBucketVersioning", ask))

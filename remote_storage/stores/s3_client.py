@@ -54,7 +54,9 @@ _UNSUPPORTED_CODES = frozenset(
 )
 _REGION_CODES = frozenset({"AuthorizationHeaderMalformed", "IllegalLocationConstraintException", "PermanentRedirect"})
 _COMPAT_HINT = "if the server is not AWS, set `checksums: compat`"
-_CREDENTIALS_HINT = "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, AWS_PROFILE, or run where a role is attached"
+_CREDENTIALS_HINT = (
+    "set AWS_PROFILE, or both AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or run on a machine with an attached role"
+)
 
 
 def _answer_of(error: boto.ClientError) -> S3Answer:
@@ -114,7 +116,7 @@ def _of_redirect(error: boto.ClientError, where: str, attrs: Mapping[str, object
     if place.netloc:
         hint = f"--endpoint-url {place.scheme}://{place.netloc}"
     return RemoteStorageError(
-        f"{where}: the endpoint redirects to {location}, and does not name a region, as S3 would", hint=hint, **attrs
+        f"{where}: the endpoint redirects to {location}, but S3 would also name a region", hint=hint, **attrs
     )
 
 

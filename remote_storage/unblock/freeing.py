@@ -47,8 +47,8 @@ class Freeing:
         """Set `end` to RESTART, because the cluster refuses to disable copying and the leader must be restarted."""
         self.end, self.reason = End.RESTART, reason
         self.hint = (
-            "after the publication restart the broker that leads the partition: its copy task then continues "
-            "after the published segments"
+            "when the segments are published, restart the broker that leads the partition: its copy task then "
+            "continues after the published segments"
         )
 
     def plan(self, readiness: Iterable[Readiness], plan: PublishPlan | None, planned: Collection[int] = ()) -> None:
@@ -170,8 +170,8 @@ class Freeing:
                 f"the copy task has continued, and now fails at offset {self.next_offset}",
             )
             self.hint = (
-                "run the same command again once the segment at that offset is READY; to see why it is not: tiersnap "
-                "scan"
+                f"run the same command again once the segment at offset {self.next_offset} is READY; to see the "
+                "verdict of the segment: tiersnap scan"
             )
             if self.failure is not None:
                 self.reason, self.hint = f"{self.reason}: {self.failure.message}", self.failure.hint

@@ -151,7 +151,7 @@ class Unblock:
         for topic, number in self._freeings:
             if found[topic, number] > 1:
                 raise UsageError(
-                    f"{topic}-{number} is in more than one LOGDIR, as replicas of one partition",
+                    f"{topic}-{number}: more than one LOGDIR has a replica of this partition",
                     hint="give the log directories of one broker, preferably of the leader",
                 )
 

@@ -125,8 +125,8 @@ class CheckedLog:
             f"the batch at offset {wrong.base_offset} has leader epoch {wrong.written}, but "
             f"leader-epoch-checkpoint says {wrong.expected}: the checkpoint belongs to another log, or is older than "
             "this log",
-            hint="copy leader-epoch-checkpoint from the replica whose log this is, or tier from another replica; "
-            "brokers rebuild the checkpoint only for segments that they recover",
+            hint="copy leader-epoch-checkpoint from a replica with the same log, or tier from another replica. Brokers "
+            "rebuild the checkpoint only for segments that they recover",
             base_offset=self._segment.base_offset,
             offset=wrong.base_offset,
             written=wrong.written,
@@ -136,8 +136,8 @@ class CheckedLog:
     def _lost_index(self) -> IncompleteBundleError:
         log = self._segment.log.path
         return IncompleteBundleError(
-            f"{log}: the segment has aborted transactions, but its .txnindex is missing or wrong; the scan window "
-            "begins after it, so the starts of these transactions are unknown",
+            f"{log}: the segment has aborted transactions, but its .txnindex is missing or wrong. The scan window "
+            "begins after the segment, so tiersnap does not know where these transactions start",
             hint="run the same command without --scan window: it replays the whole log, and rebuilds the index",
             base_offset=self._segment.base_offset,
         )
@@ -154,10 +154,10 @@ class CheckedLog:
         lacking = sorted(set(opened.tolist()).difference(named))
         if lacking:
             producer, first = lacking[0]
-            count = count_of(len(lacking), "transaction")
+            count = count_of(len(lacking), "open transaction")
             raise UnknownTransactionsError(
-                f"{self._segment.log.path}: the snapshot of the segment lacks {count} open at its end, "
-                f"one of producer {producer} since offset {first}: the scan window begins after this segment",
+                f"{self._segment.log.path}: the snapshot of the segment lacks {count} (the first: producer "
+                f"{producer}, from offset {first}). The scan window begins after this segment",
                 hint="run the same command without --scan window: it replays the whole log",
                 base_offset=self._segment.base_offset,
             )
@@ -165,7 +165,7 @@ class CheckedLog:
     def _corrupt(self, finding: Finding) -> CorruptSegmentError:
         return CorruptSegmentError(
             str(finding),
-            hint="to see where: tiersnap dump FILE; restore the segment from another replica",
+            hint="restore the segment from another replica; to see where the file is damaged: tiersnap dump FILE",
             base_offset=self._segment.base_offset,
             position=finding.position,
         )

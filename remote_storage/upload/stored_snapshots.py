@@ -183,7 +183,7 @@ class StoredSnapshots:
         if not (self.replace or is_same or self._is_ours(partition, snapshot.end_offset, there.info)):
             raise ObjectExistsError(
                 f"{self.store.uri}{key}: the object has other content, and no run of tiersnap wrote it",
-                hint="find out which program wrote it; to overwrite it: tiersnap run --replace --apply",
+                hint="find the program that wrote the object; to overwrite the object: tiersnap run --replace --apply",
                 key=key,
             )
         if not self.writes:
@@ -234,9 +234,8 @@ def _refuse_lost(before: np.ndarray, snapshot: SnapshotObject, name: str) -> Non
     lost = next((gap for gap in snapshot.gaps() if gap.is_known_to(before)), None)
     if lost is not None:
         raise CorruptDataError(
-            f"{lost}, but the earlier snapshot {name} names batches in these offsets",
-            hint="restore the segment from another replica; if it is lost for good, move the object of that "
-            "snapshot away",
+            f"{lost}, but the earlier snapshot {name} refers to batches at these offsets",
+            hint=f"restore the segment from another replica. If no replica has the segment, move {name} away",
         )
 
 

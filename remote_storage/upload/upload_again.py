@@ -57,8 +57,8 @@ def damaged_uploads(
         left -= found
     if left:
         raise UsageError(
-            f"--upload-again {min(left)}: {location.store.uri} has no complete segment with this id that tiersnap "
-            "uploaded for a partition in LOGDIR",
+            f"--upload-again {min(left)}: tiersnap uploaded no complete segment with this id to {location.store.uri} "
+            "for the partitions in LOGDIR",
             hint="to see the ids of damaged uploads: tiersnap publish; to replace segments of brokers: tiersnap mend",
         )
     return frozenset(damaged)

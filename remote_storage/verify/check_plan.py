@@ -174,9 +174,9 @@ def _nothing_to_verify(location: RemoteLocation, elsewhere: Collection[TopicIdPa
     if elsewhere:
         return other_layout_error(location, f"{min(elsewhere)}: remote segments exist in this location")
     return ObjectNotFoundError(
-        f"{location.store.uri}: the location has no remote segment that is selected",
-        hint="--remote, its prefix and --layout must be those of the brokers, and --topic must match the whole "
-        "name of a topic",
+        f"{location.store.uri}: no remote segment in this location is selected",
+        hint="compare --remote, its prefix and --layout with server.properties of the brokers; --topic must match the "
+        "whole name of a topic",
     )
 
 

@@ -151,7 +151,7 @@ class PartitionCheck:
         for each in self.known.values():
             if not each.verdict.is_sound and each.segment_id not in there:
                 told = ReasonedVerdict(
-                    RemoteVerdict.GONE, f"the segment was {each.verdict}, and has been deleted since"
+                    RemoteVerdict.GONE, f"the last verdict was {each.verdict}; since then the segment was deleted"
                 )
                 at = each.segment_id, each.base_offset, each.next_base_offset, 0, each.written_at
                 yield self._made(*at, told, each.leader_epoch, is_of_log=each.is_of_log)

@@ -387,7 +387,7 @@ def _by_itself(copy: RemoteSegment, entries: np.ndarray) -> ReasonedVerdict:
     """
     reached = int(max(entries[name].max(initial=-1) for name in ("last_offset", "current_txn_first_offset")))
     if reached >= copy.end_offset:
-        why = f"snapshot: has offset {reached}, although the segment ends at {copy.end_offset - 1}"
+        why = f"snapshot: an entry has offset {reached}, but the segment ends at offset {copy.end_offset - 1}"
         return ReasonedVerdict(RemoteVerdict.SUSPECT, why, ComparedWith.NOTHING)
-    why = "the snapshot lacks no active producer; the segment was not read, because it has no active producer"
+    why = "the snapshot lacks no active producer. The segment was not read, because its producers have expired"
     return ReasonedVerdict(RemoteVerdict.NOT_COMPARED, why, ComparedWith.EARLIER_SNAPSHOTS)

@@ -30,7 +30,7 @@ _LETS_PASS = (IN_REMOTE_STORAGE | TO_UPLOAD) | {
 
 _NONE_UNREAD: Mapping[int, str] = MappingProxyType({})
 
-NOT_PUBLISHED = "no COPY_SEGMENT_FINISHED record names it, although the records were read"
+NOT_PUBLISHED = "the records were read, and no COPY_SEGMENT_FINISHED record names the segment"
 _UNFINISHED = "an earlier upload of tiersnap did not finish; the next upload finishes or replaces it"
 
 
@@ -161,7 +161,7 @@ def judge_by_remote(base: int, end: int | None, log_start: int, coverage: Remote
         return None
     return Verdict.GAP_IN_REMOTE, (
         f"remote storage ends at offset {coverage.highest} but lacks a part of this segment: remote retention "
-        "deleted it, or it was lost; brokers do not upload the segment again"
+        "deleted this part, or objects were lost. Brokers do not upload the segment again"
     )
 
 
@@ -187,7 +187,7 @@ def judge_remote(start: int, end: int, coverage: RemoteCoverage) -> tuple[Verdic
             f"a failed copy attempt of a broker left the segment in remote storage; {NOT_PUBLISHED}"
         )
     return Verdict.IN_REMOTE, (
-        "a broker uploaded the segment; no records were read, so it is unknown whether its copy finished"
+        "a broker uploaded the segment; no records were read, so it is unknown whether the broker finished the copy"
     )
 
 
@@ -235,7 +235,7 @@ def _of_topic(partition: PartitionFacts) -> tuple[Verdict, str] | None:
     if partition.compacted:
         return Verdict.COMPACTED_TOPIC, partition.compacted
     if partition.topic_id is None:
-        return Verdict.TOPIC_ID_UNKNOWN, "partition.metadata has no topic id, or does not exist, as before Kafka 2.8"
+        return Verdict.TOPIC_ID_UNKNOWN, "partition.metadata does not exist (Kafka before 2.8), or has no topic id"
     return None
 
 
@@ -284,4 +284,4 @@ def _notes(segment: SegmentFacts) -> Iterator[str]:
     if segment.index_faults:
         yield f"{'; '.join(segment.index_faults)}: the upload rebuilds the index"
     if segment.has_gaps:
-        yield "records are missing inside the segment, as after compaction"
+        yield "records are missing inside the segment, for example because of compaction"

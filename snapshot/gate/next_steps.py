@@ -43,8 +43,8 @@ REMOVE_ORPHANS = NextStep("", ("maintain remove-orphans", *_ON_REMOTE, Hole.CLUS
 PUBLISH = NextStep("", ("publish", *_IN_CLUSTER, "--apply"))
 UNBLOCK = NextStep("", ("unblock", Hole.LOG_DIRS, *_IN_CLUSTER, "--apply"))
 RESTART_LEADER = NextStep(
-    "restart the broker that leads the partition, which then starts the copy again; in ZooKeeper mode and before "
-    "Kafka 3.9 no command does that"
+    "restart the broker that leads the partition: the broker then starts the copy again. In ZooKeeper mode and before "
+    "Kafka 3.9, only a restart starts the copy again"
 )
 MEND = NextStep("", ("mend", Hole.LOG_DIRS, *_IN_CLUSTER))
 FIND_HANGING = NextStep("", ("transactions find-hanging", Hole.LOG_DIRS, "--all"))
@@ -83,15 +83,14 @@ _OF_VERDICT: dict[StrEnum, Steps] = {
     ),
     Verdict.UNKNOWN_LOG_START: (
         NextStep(
-            "give the remote location of the brokers (--remote) or a broker (--bootstrap-server), which may show "
-            "the log start; or state it (--log-start TOPIC-PARTITION=OFFSET)"
+            "to find the log start, give the location of the brokers (--remote) or a broker (--bootstrap-server); or "
+            "state the log start (--log-start TOPIC-PARTITION=OFFSET)"
         ),
     ),
     Verdict.UNKNOWN_TRANSACTIONS: (
         NextStep("run the same command without a scan window (--scan exact replays the whole log)"),
         NextStep(
-            "or if no upload refused the segment, give a broker of the cluster, which returns the "
-            "last stable offset (--bootstrap-server)"
+            "or if no upload refused the segment, give a broker (--bootstrap-server): it returns the last stable offset"
         ),
         NextStep(
             "or if an upload refused the segment because of a broker's snapshot, run the same command again "
@@ -114,16 +113,18 @@ _OF_VERDICT: dict[StrEnum, Steps] = {
     ),
     Verdict.ENCRYPTED_REMOTE: (
         NextStep(
-            "let the broker upload the segment, because its plugin encrypts; for this, on its host:", REPAIR_APPLY.argv
+            "let the broker's plugin encrypt and upload the segment; to write the missing snapshots on the broker's "
+            "host:",
+            REPAIR_APPLY.argv,
         ),
-        NextStep("writes the missing snapshots; or upload plain text:", (Hole.TIER, "--allow-plaintext", "--apply")),
+        NextStep("or upload plain text:", (Hole.TIER, "--allow-plaintext", "--apply")),
     ),
     Verdict.ABOVE_LSO: (
         NextStep(
-            "wait until replication and open transactions have passed the segment:",
+            "wait until replication has passed the segment, and its transactions have ended; to list open "
+            "transactions, and commands that abort hanging transactions:",
             FIND_HANGING.argv,
         ),
-        NextStep("names open transactions, and the command that aborts hanging ones"),
     ),
     Verdict.COPY_IN_FLIGHT: (NextStep("wait until the upload ends, then run the same command again"),),
     Verdict.GAP_BEFORE: (NextStep("first solve the problem of the earlier segment"),),

@@ -97,8 +97,8 @@ _SAID: dict[Level, dict[Verdict, str]] = {
     },
     Level.READY: {
         Verdict.BEFORE_WINDOW: (
-            "The segment is older than the scan window and was not read. Its upload reads it, and refuses it if "
-            "its snapshot lacks a transaction that is open at its end."
+            "The segment is older than the scan window and was not read. The upload reads the segment, and refuses "
+            "the segment if its snapshot lacks an open transaction."
         ),
         Verdict.READY: "Everything that tiered storage (KIP-405) requires exists and is right: the next run with "
         "--apply uploads the segment.",

@@ -19,13 +19,13 @@ from tiersnap.snapshot.units import count_of, human_bytes, human_duration
 _READ_RATE, _UPLOAD_RATE = 500_000_000, 100_000_000
 _OR_REPAIR = NextStep("or write the snapshots while the broker is stopped: tiersnap runbook 'A stuck partition'")
 _START_ALL = NextStep(
-    "start the broker; then do the same on the hosts of the other replicas, before those brokers become leaders"
+    "start the broker; then repeat these steps on the hosts of the other replicas, before those brokers become leaders"
 )
 _STOP = NextStep("stop the broker, because it reads snapshots only when it starts")
 _RETENTION_CHECK = "within 5 minutes (log.retention.check.interval.ms)"
 _LOCAL_RETENTION = NextStep(
     "lower local.retention.ms of topics with TIERED segments for a while (kafka-configs --alter): the broker deletes "
-    f"their local files {_RETENTION_CHECK}, and consumers read them from remote storage"
+    f"the local files of these segments {_RETENTION_CHECK}. Consumers then read the segments from remote storage"
 )
 _DELETE_RECORDS = NextStep(
     "if the disk is still full: for a while, lower retention.ms of the largest topic (kafka-configs --alter); the "
@@ -60,7 +60,7 @@ def checks(host: Host, place: Place) -> Iterator[Step]:
     doctor, scan, note = next_steps.DOCTOR_REMOTE, next_steps.SCAN_REMOTE, "exit code 0"
     if not place.knows(Hole.REMOTE):
         doctor, scan = next_steps.DOCTOR, next_steps.SCAN
-        note = "exit code 0 expected; after unblock add --bootstrap-server, to see which segments are tiered"
+        note = "exit code 0 expected; to see which segments unblock tiered, add --bootstrap-server"
     yield place.render(replace(doctor, note=note))
     yield place.render(replace(scan, note="exit code 0"))
     if host.blocked:
@@ -124,8 +124,8 @@ def _files(host: Host, place: Place) -> Iterator[NextStep]:
     """Yield the steps that restore lost indexes and missing snapshots."""
     if host.lost_below_log_start:
         yield NextStep(
-            "before the next start of the broker, move away the files of segments that are below the log start "
-            "and have no .index: the start would delete all later snapshots; to see their names:",
+            "before the next start of the broker, move away the files of segments below the log start that have no "
+            ".index. Otherwise the broker deletes all later snapshots when it starts. To see the file names:",
             next_steps.REPAIR.argv,
         )
     if host.lost_indexes:
@@ -133,7 +133,7 @@ def _files(host: Host, place: Place) -> Iterator[NextStep]:
         if host.pids:
             once = "stop the broker, start it and stop it again"
         yield NextStep(
-            f"{once}: when it starts it rebuilds lost indexes, and deletes later snapshots of these partitions"
+            f"{once}: at its start, the broker rebuilds lost indexes, and deletes later snapshots of these partitions"
         )
         yield replace(next_steps.DOCTOR, note="then run doctor again, and follow the new next steps")
     elif host.missing:
@@ -221,8 +221,8 @@ def _locating(host: Host) -> NextStep:
     stated = ("--log-start", f"{next(iter(host.unlocated))}=OFFSET")
     if host.asked_remote:
         argv = (*next_steps.DOCTOR_REMOTE.argv, *stated)
-        return NextStep("", argv, "remote storage does not show the log start: replace OFFSET by it")
-    return replace(next_steps.DOCTOR_REMOTE, note=f"finds where {begins}; or state it: {' '.join(stated)}")
+        return NextStep("", argv, "remote storage does not show the log start: replace OFFSET by the log start")
+    return replace(next_steps.DOCTOR_REMOTE, note=f"finds where {begins}; or state the log start: {' '.join(stated)}")
 
 
 def _room(host: Host) -> Iterator[NextStep]:

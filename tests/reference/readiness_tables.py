@@ -29,7 +29,7 @@ REASONS = {
     "ABOVE_LSO": "the segment ends at offset {end}, but the last stable offset is lower: a transaction is open "
     "since offset {base}",
     "GAP_BEFORE": "an earlier segment comes first and cannot be tiered yet",
-    "TOPIC_ID_UNKNOWN": "partition.metadata has no topic id, or does not exist, as before Kafka 2.8",
+    "TOPIC_ID_UNKNOWN": "partition.metadata does not exist (Kafka before 2.8), or has no topic id",
     "MISSING_INDEX": "no time index",
     "MISSING_SNAPSHOT": "no snapshot at {end}; the log below it holds 41 producers",
     "SUSPECT_SNAPSHOT": "empty, but the log holds 41 live producers: a clean start without snapshots writes such files",

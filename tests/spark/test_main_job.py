@@ -276,7 +276,7 @@ def test_a_checkpoint_that_contradicts_the_batches_is_damage_and_its_way_on_is_s
     assert run(logs, remote, warehouse, "--apply") == ExitCode.DATA_CORRUPT
     said = capsys.readouterr().err
     assert "the batch at offset 5 has leader epoch 1" in said
-    assert "copy leader-epoch-checkpoint from the replica whose log this is" in said
+    assert "copy leader-epoch-checkpoint from a replica with the same log" in said
 
 
 @pytest.mark.nightly

@@ -103,7 +103,7 @@ def test_a_batch_of_another_epoch_than_the_checkpoint_tells_ends_the_partition_t
     assert (last["base_offset"], last["error_type"], last["is_transient"]) == (base, "WrongLeaderEpochsError", False)
     for words in (f"offset {offset} ", f"has leader epoch {written},", f"says {told}:"):
         assert words in last["error"]
-    assert "leader-epoch-checkpoint from the replica whose log this is" in last["hint"]
+    assert "leader-epoch-checkpoint from a replica with the same log" in last["hint"]
     copies = list_remote_partition(location, PARTITION).segments
     assert [copy.start_offset for copy in copies] == list(range(checkpoint[0][1], base, 10))
     assert not [info.key for info in store.list() if f"{base:020d}-" in info.key and "claims/" not in info.key]
@@ -197,7 +197,7 @@ def test_the_command_says_which_offset_and_both_epochs_and_tiers_nothing_behind_
     three_segments(tmp_path / "logs", [0, 0, 3, 3, 3, 3], [(0, 0)])
     ran = tiersnap("tier", tmp_path / "logs", "--remote", tmp_path / "remote", "--apply", "--layout", name)
     assert ran.exit_code == ExitCode.DATA_CORRUPT
-    assert "  copy leader-epoch-checkpoint from the replica whose log this is" in ran.err
+    assert "  copy leader-epoch-checkpoint from a replica with the same log" in ran.err
     (error,) = json.loads(ran.out)["errors"]
     assert error["type"] == "CorruptDataError"
     assert error["hint"].startswith("copy leader-epoch-checkpoint")

@@ -390,5 +390,5 @@ def test_commands_ask_the_cluster_whether_a_head_is_lost(world: World, command: 
     with broker(Path(world.disks["a"])):
         assert said()
         world.cluster.there[PARTITION.topic].offsets[0] = 5, 20
-        assert not said(), "retention deleted it"
+        assert not said(), "retention deleted this part"
     assert len(claimed_segments(world.store, PARTITION)) == 3

@@ -64,11 +64,11 @@ RUN_IT = "tiersnap run --source /data --remote s3://tier/ --warehouse /tables"
             Verdict.ABOVE_LSO,
             [
                 Step(
-                    "wait until replication and open transactions have passed the segment:",
+                    "wait until replication has passed the segment, and its transactions have ended; to list open "
+                    "transactions, and commands that abort hanging transactions:",
                     "tiersnap transactions find-hanging /data --all",
                     True,
                 ),
-                Step("names open transactions, and the command that aborts hanging ones", "", True),
             ],
         ),
         (

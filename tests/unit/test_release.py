@@ -175,7 +175,7 @@ def test_unblock_ends_with_3_if_a_request_is_refused_and_continues_when_run_agai
             ends[code] += 1
             if code is ExitCode.TRANSIENT:
                 assert "run the same command again" in world.story(), world.story()
-                assert "to see why it is not: tiersnap scan" not in world.story()
+                assert "to see the verdict of the segment: tiersnap scan" not in world.story()
             again = (unblock(world) for _ in range(2) if world.advance(1_000_000) is None)
             assert ExitCode.OK in again, world.story()
             assert world.readable(sound=True) == set(range(END)), world.story()

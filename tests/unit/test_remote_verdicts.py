@@ -30,7 +30,7 @@ from tiersnap.snapshot.tables.remote_log_segments import COPY_FINISHED
 pytestmark = pytest.mark.unit
 
 EPOCH, OTHER = ((0, 0),), ((7, 0),)  # of the log; of another one
-READ, UNREAD, FAILED = "although the records were read", "no records were read", "a failed copy attempt"
+READ, UNREAD, FAILED = "the records were read, and no COPY", "no records were read", "a failed copy attempt"
 
 
 def copy(start: int = 0, end: int = 10, epochs=EPOCH, *, ours: bool = False, published=None, complete: bool = True):
@@ -196,7 +196,7 @@ def test_a_run_remembers_that_records_name_a_segment_and_not_that_none_does(tmp_
     ran = runner(now=NOW, records=(absent,))
     assert ran.verdicts == {"UPLOADED": 3, "ACTIVE_SEGMENT": 1}
     assert {row["reason"].partition("; ")[2][:16] for row in ran.readiness if row["verdict"] == "UPLOADED"} == {
-        "no COPY_SEGMENT_"
+        "the records were"
     }
     ran = runner(now=NOW)
     assert {row["reason"].partition("; ")[2][:16] for row in ran.readiness if row["verdict"] == "UPLOADED"} == {
@@ -221,7 +221,8 @@ def test_the_records_of_a_cluster_prove_that_a_segment_is_not_published(tmp_path
         rows = rows_of(place, "--remote", place.remote)
         assert [row["verdict"] for row in rows] == ["TIERED", "UPLOADED", "UPLOADED", "ACTIVE_SEGMENT"]
         assert rows[1]["reason"] == (
-            "tiersnap uploaded the segment; no COPY_SEGMENT_FINISHED record names it, although the records were read"
+            "tiersnap uploaded the segment; the records were read, and no COPY_SEGMENT_FINISHED record names the "
+            "segment"
         )
 
 

@@ -596,7 +596,7 @@ def test_window_refuses_a_lost_transaction_index_where_the_log_begins_inside_a_t
     runner = Runner(tmp_path, tmp_path / "logs", layout=LocalTieredStorageLayout())
     ran = run(runner, told=led(log))
     assert tiered(ran) == []
-    assert "the starts of these transactions are unknown" in ran.errors[0]
+    assert "does not know where these transactions start" in ran.errors[0]
     (folder / f"{6:020d}.txnindex").write_bytes(right)
     assert tiered(run(runner, told=led(log))) == list(log.segments)[3:-1]
     assert transaction_indexes(runner) == {6: right}
@@ -612,8 +612,7 @@ def test_window_refuses_a_segment_that_ends_inside_a_transaction_and_exact_tiers
     ran = run(runner, told=led(log))
     assert tiered(ran) == [0, 2]
     assert (
-        "the snapshot of the segment lacks 1 transaction open at its end, one of producer 7 since offset 4"
-        in ran.errors[0]
+        "the snapshot of the segment lacks 1 open transaction (the first: producer 7, from offset 4)" in ran.errors[0]
     )
     assert [row["verdict"] for row in ran.readiness[1:4]] == ["UPLOADED", "UNKNOWN_TRANSACTIONS", "GAP_BEFORE"]
     assert tiered(run(runner, scan=Scan.EXACT, told=led(log))) == list(log.segments)[2:-1]
@@ -642,7 +641,7 @@ def test_window_refuses_a_segment_below_a_transaction_that_the_snapshot_before_n
     brokers_files(log, folder, [6])
     ran = run(Runner(tmp_path, tmp_path / "logs"), told=led(log))
     assert tiered(ran) == [0, 2, 4]
-    assert "lacks 1 transaction open at its end, one of producer 7 since offset 4" in ran.errors[0]
+    assert "lacks 1 open transaction (the first: producer 7, from offset 4)" in ran.errors[0]
 
 
 @pytest.mark.parametrize("is_known", [True, False])
@@ -662,5 +661,5 @@ def test_window_asks_remote_storage_what_is_open_behind_its_segments(tmp_path: P
     runner = Runner(tmp_path, tmp_path / "logs", remote=before.remote, layout=before.layout, runs=1)
     ran = run(runner, told=led(log))
     assert tiered(ran) == []
-    words = "lacks 1 transaction open at its end, one of producer 7 since offset 4"
+    words = "lacks 1 open transaction (the first: producer 7, from offset 4)"
     assert (words if is_known else "open transactions at offset 6 are unknown") in ran.errors[0]

@@ -134,7 +134,7 @@ def test_window_uploads_nothing_from_a_segment_on_that_ends_inside_a_transaction
     assert ran.listed[0]["window_offset"] == 1271
     assert uploaded(ran) == {0, 321}
     (error,) = ran.errors
-    assert "the snapshot of the segment lacks 1 transaction" in error
+    assert "the snapshot of the segment lacks 1 open transaction" in error
 
 
 @pytest.mark.parametrize("snapshots", [True, False], ids=["with-snapshots", "without"])
@@ -161,7 +161,7 @@ def test_plan_and_run_give_a_segment_that_ends_inside_a_transaction_a_verdict(
     applied = run(apply=True)
     refused = {0: "UPLOADED", 321: "UPLOADED", 634: "UNKNOWN_TRANSACTIONS", 961: "GAP_BEFORE"}
     assert verdicts(applied) == refused
-    assert "the snapshot of the segment lacks 1 transaction" in applied.readiness[2]["reason"]
+    assert "the snapshot of the segment lacks 1 open transaction" in applied.readiness[2]["reason"]
 
     again = run(apply=True)
     assert (again.errors, again.tiered, verdicts(again)) == ([], [], refused)

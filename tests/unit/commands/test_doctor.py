@@ -175,11 +175,11 @@ def test_a_lost_index_comes_before_the_repair(log_dir: Path, with_snapshot: bool
     ran = tiersnap("doctor", log_dir, output="table")
     assert_said(ran, 4)
     assert "1 partition has segments without an .index file" in ran.out
-    assert "# start the broker once and stop it: when it starts it rebuilds lost indexes" in ran.out
+    assert "# start the broker once and stop it: at its start, the broker rebuilds lost indexes" in ran.out
     assert "repair" not in ran.out
     with broker(log_dir):
         assert (
-            "# stop the broker, start it and stop it again: when it starts it rebuilds"
+            "# stop the broker, start it and stop it again: at its start, the broker rebuilds"
             in tiersnap("doctor", log_dir, output="table").out
         )
 
@@ -190,9 +190,7 @@ def test_a_lost_index_below_the_log_start_is_to_go_before_any_start(log_dir: Pat
     file_of(log_dir / "orders-0", 0, ".index").unlink()
     ran = tiersnap("doctor", log_dir, output="table")
     assert_said(ran, 4)
-    assert (
-        "# before the next start of the broker, move away the files of segments that are below the log start" in ran.out
-    )
+    assert "# before the next start of the broker, move away the files of segments below the log start" in ran.out
     assert "start the broker once" not in ran.out
     scanned = tiersnap("scan", log_dir, output="table")
     assert_said(scanned, 4, "below the log start offset without its .index file", f"tiersnap repair {log_dir}")

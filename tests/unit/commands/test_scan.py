@@ -230,7 +230,7 @@ def test_each_cause_is_named_with_its_next_command_and_the_options_that_were_giv
     assert_said(
         ran, 4, "next for ABOVE_LSO: wait until replication", "next for TOPIC_ID_UNKNOWN: in ZooKeeper mode start"
     )
-    assert_said(ran, 4, f"tiersnap transactions find-hanging '{log_dir}' --all names open transactions")
+    assert_said(ran, 4, f"tiersnap transactions find-hanging '{log_dir}' --all")
     assert_said(ran, 4, f"give the topic ids: {tier} --topic-ids FILE")
     table = tiersnap("scan", log_dir, "--segments", output="table").out
     assert "next step" in table.splitlines()[0]
