@@ -74,4 +74,7 @@ def test_who_may_not_ask_is_told_what_to_grant(proxy, bucket):
     proxy.when(lambda _, path: "object-lock" in path, "answer", status=501, code="NotImplemented")
     found = answers(S3Store(bucket, "", settings_for(proxy.url)))
     assert found["lifecycle rules"] == ("UNKNOWN", "this user lacks the permission s3:GetLifecycleConfiguration")
-    assert found["object lock"] == ("UNKNOWN", "the server does not support the request")
+    assert found["object lock"] == (
+        "UNKNOWN",
+        "the server does not support the request s3:GetBucketObjectLockConfiguration",
+    )
