@@ -17,11 +17,11 @@ class UnusedTopic:
 
     def says(self) -> str:
         """Return a sentence for the owner of the remote location."""
-        others, them = "", "the folder"
+        others = ""
         if self.folders[1:]:
-            others, them = f" and {count_of(len(self.folders) - 1, 'folder')} more", "the folders"
+            others = f" and {count_of(len(self.folders) - 1, 'folder')} more"
         return (
             f"{self.folders[0]}{others}: no topic of this cluster has the topic id {self.topic_id}. Brokers delete "
-            f"{them} only if the topic was deleted just now. Otherwise the owner of the bucket may delete {them}, if "
-            f"no other cluster uses {them}"
+            "such a folder only if the topic was deleted just now. Otherwise the owner of the bucket may delete the "
+            "folder, if no other cluster uses the folder"
         )

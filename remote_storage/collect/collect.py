@@ -254,8 +254,7 @@ def _check_findings(path: str, partition: Partition) -> None:
             raise _unread(finding.path, finding.finding_kind, finding.message)
         # A retry would not help, and without the segment the collected log would have a hole.
         if finding.finding_kind is FindingKind.UNREADABLE_FILE and finding.path in logs:
-            hint = f"replace {finding.path} by a regular file"
-            raise CorruptDataError(f"{finding.path}: {finding.message}", hint=hint)
+            raise CorruptDataError(f"{finding.path}: {finding.message}", hint="replace the file by a regular one")
 
 
 def _unread(path: str, kind: FindingKind, message: str) -> TiersnapError:

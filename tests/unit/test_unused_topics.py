@@ -101,9 +101,9 @@ def test_nothing_is_said_without_a_cluster_a_location_or_an_answer(store, cluste
 def test_the_first_topics_are_named_and_the_rest_counted_without_a_command() -> None:
     lines = list(lines_of_unused([UnusedTopic("old", GONE, [f"s3://b/old-{GONE}/"])] * 7))
     assert lines[0] == (
-        f"s3://b/old-{GONE}/: no topic of this cluster has the topic id {GONE}. Brokers delete the folder "
-        "only if the topic was deleted just now. Otherwise the owner of the bucket may delete the folder, if no other "
-        "cluster uses the folder"
+        f"s3://b/old-{GONE}/: no topic of this cluster has the topic id {GONE}. Brokers delete such a "
+        "folder only if the topic was deleted just now. Otherwise the owner of the bucket may delete the "
+        "folder, if no other cluster uses the folder"
     )
     assert (len(lines), lines[-1]) == (6, "… and 2 topics more: --output json prints all of them")
     assert list(lines_of_unused([])) == []
