@@ -137,9 +137,7 @@ class RawConnection:
         self._socket.sendall(struct.pack(">i", len(request)) + request)
         (length,) = struct.unpack(">i", self._read(4))
         if not 4 <= length <= _LONGEST:
-            raise BrokerUnavailableError(
-                f"{self._name}: the answer of {count_of(length, 'byte')} is not an answer of a Kafka broker"
-            )
+            raise BrokerUnavailableError(f"{self._name}: no Kafka broker sends an answer of {count_of(length, 'byte')}")
         return self._read(length)
 
     def _unavailable(self, error: OSError) -> BrokerUnavailableError:

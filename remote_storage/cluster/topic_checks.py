@@ -189,8 +189,8 @@ def check_settings(topic: str, settings: Mapping[str, TopicConfig]) -> None:
     if is_copying_off(settings) and finite:
         listed = ", ".join(f"{name}={value}" for name, value in finite.items())
         raise CopyingOffError(
-            f"{topic}: {COPY_DISABLE}=true together with {listed}: while copying is disabled, brokers apply "
-            "retention to the local log too. They delete local and remote segments",
+            f"{topic}: {COPY_DISABLE}=true together with {listed}: while copying is disabled, brokers apply this "
+            "retention to the local log too, and delete local and remote segments",
             hint=f"enable copying (kafka-configs --alter --topic {topic} --add-config {COPY_DISABLE}=false), or set "
             "unlimited retention (-1) until copying is enabled",
         )

@@ -114,9 +114,7 @@ class TopicIdPartition:
                 f"{name!r} is not a topic name, which has 1 to 249 letters, digits, dots, dashes and _"
             )
         if self.topic_id is not None and not is_uuid(self.topic_id):
-            raise InvalidKeyError(
-                f"topic id {self.topic_id[:_SHOWN]!r}: not 22 base64url characters, which stand for 16 bytes"
-            )
+            raise InvalidKeyError(f"topic id {self.topic_id[:_SHOWN]!r}: not 22 base64url characters (16 bytes)")
         if not 0 <= self.partition < 1 << 31:
             raise InvalidKeyError(f"{self.partition} is not a partition number")
 
@@ -154,9 +152,7 @@ class RemoteLogSegmentId:
     def __post_init__(self) -> None:
         partition_of(self.topic, self.topic_id, self.partition)
         if not is_uuid(self.segment_id):
-            raise InvalidKeyError(
-                f"segment id {self.segment_id[:_SHOWN]!r}: not 22 base64url characters, which stand for 16 bytes"
-            )
+            raise InvalidKeyError(f"segment id {self.segment_id[:_SHOWN]!r}: not 22 base64url characters (16 bytes)")
 
     @classmethod
     def of(cls, partition: TopicIdPartition, segment_id: str) -> RemoteLogSegmentId:

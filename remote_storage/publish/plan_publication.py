@@ -117,6 +117,6 @@ def _refuse_doubted(plan: PublishPlan, doubts: Doubts, remote: Sequence[str]) ->
         wrong = told[segment_id]
         raise CorruptDataError(
             f"{wrong.id}: the offsets {wrong.start_offset} to {wrong.end_offset} are not published: {why}",
-            hint="before you publish again, upload the segment again on the leader's host: tiersnap tier LOGDIR "
+            hint="before the next publish, upload the segment again on the leader's host: tiersnap tier LOGDIR "
             f"--remote {shlex.join(remote)} --upload-again {segment_id} --apply",
         )

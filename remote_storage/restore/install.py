@@ -156,7 +156,7 @@ class Installation:
             if (other.topic, other.partition) == (at.topic, at.partition) and other != at:
                 self.other_ids.append(
                     f"{at}: the topic id is {_id_of(at)}, but the stored snapshots belong to {_id_of(other)}, so "
-                    "they are not installed; to compute snapshots from the local log: tiersnap repair"
+                    "install skips these snapshots; to compute snapshots from the local log: tiersnap repair"
                 )
 
     def _partitions_stored(self, topic: str) -> set[TopicIdPartition]:

@@ -176,7 +176,7 @@ def choose_destination(
             f"{name}: no object in remote storage names the cluster that wrote the segments",
             hint="only tiersnap records the cluster, the plugin of a broker does not. Give --cluster-id ID from "
             "meta.properties of a broker that wrote the topic. If the cluster of "
-            f"{target.path} wrote it: --cluster-id {target.meta.cluster_id}",
+            f"{target.path} wrote the topic: --cluster-id {target.meta.cluster_id}",
         )
     if source_cluster == target.meta.cluster_id:
         return Destination(as_topic_id or topic_id, True, producer_state == "empty")

@@ -109,7 +109,7 @@ def other_content(name: str, key: str, place: str, more: str = "") -> ObjectExis
     """
     return ObjectExistsError(
         f"{name}: the object exists with other content{more}",
-        hint=f"compare the two contents, then give --replace or another {place}",
+        hint=f"compare the object with the new content, then give --replace or another {place}",
         key=key,
     )
 

@@ -84,7 +84,7 @@ class SegmentBundle(JudgedSegment):
         if self.producer_snapshot.offset != self.next_base_offset:
             raise MissingProducerSnapshotError(
                 f"segment {self.base_offset} needs the snapshot at its end offset {self.next_base_offset}, but "
-                f"got the one at {self.producer_snapshot.offset}",
+                f"got the snapshot at {self.producer_snapshot.offset}",
                 hint="to list the snapshots: tiersnap scan SOURCE",
                 base_offset=self.base_offset,
                 next_base_offset=self.next_base_offset,

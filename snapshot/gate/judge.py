@@ -273,9 +273,7 @@ _SNAPSHOT = {
 
 
 def _encrypted(manifest: str, reason: str) -> str:
-    return (
-        f"the manifest {manifest} shows that the plugin encrypts, but tiersnap uploads plain text; snapshot: {reason}"
-    )
+    return f"the plugin encrypts, see the manifest {manifest}, but tiersnap would upload plain text; snapshot: {reason}"
 
 
 def _notes(segment: SegmentFacts) -> Iterator[str]:

@@ -28,8 +28,8 @@ _LOCAL_RETENTION = NextStep(
     f"the local files of these segments {_RETENTION_CHECK}. Consumers then read the segments from remote storage"
 )
 _DELETE_RECORDS = NextStep(
-    "if the disk is still full: for a while, lower retention.ms of the largest topic (kafka-configs --alter); the "
-    f"broker DELETES RECORDS {_RETENTION_CHECK}"
+    "if the disk is still full, lower retention.ms of the largest topic for a while (kafka-configs --alter): the "
+    f"broker then DELETES RECORDS {_RETENTION_CHECK}"
 )
 
 
