@@ -224,7 +224,7 @@ def test_run_uploads_epochs_that_the_batches_tell(tmp_path: Path) -> None:
     ("log_start", "step", "reason"),
     [
         (0, "MISSING_INDEX: copy leader-epoch-checkpoint from another replica", "no leader epochs"),
-        (None, "UNKNOWN_LOG_START: give the remote location of the brokers", "lost epochs of the partition"),
+        (None, "UNKNOWN_LOG_START: to find the log start, give the location of", "lost epochs of the partition"),
     ],
 )
 def test_tier_uploads_no_rebuilt_epochs_of_a_log_that_goes_back_further(

@@ -72,7 +72,11 @@ def test_newest_segment_that_brokers_uploaded_is_a_hint_and_no_proof(cluster, di
 
 def hints(verdict: LocationVerdict) -> list[str]:
     """What hints at the location, without what is always said."""
-    return [each.sentence.split(",")[0] for each in verdict.evidence if each.outcome is EvidenceOutcome.HINTS]
+    return [
+        each.sentence.split(". This is no proof")[0]
+        for each in verdict.evidence
+        if each.outcome is EvidenceOutcome.HINTS
+    ]
 
 
 def test_prove_counts_no_segment_that_tiersnap_published(cluster, disk, store):

@@ -54,7 +54,7 @@ def test_no_transaction_of_the_bundled_logs_hangs_as_their_coordinators_would_ab
 def test_what_above_lso_sends_people_to_is_a_command_that_answers() -> None:
     source = DATA / "kafka-4.1.1" / "logs"
     said = tiersnap("scan", source, "--topic", "hanging").err
-    (command,) = re.findall(r"next for ABOVE_LSO: .*: (tiersnap transactions find-hanging .* --all) names", said)
+    (command,) = re.findall(r"next for ABOVE_LSO: .*: (tiersnap transactions find-hanging .* --all)$", said, re.M)
     words = command.split()[1:]
     assert words == ["transactions", "find-hanging", str(source), "--all"]
     assert tiersnap(*words).row(topic="hanging")["transaction_start_offset"] == 90
