@@ -24,7 +24,7 @@ SUFFIX = ".tmp"  # a broker's loader skips `<20 digits>.snapshot.tmp`
 
 
 def write_atomically(path: Path, data: bytes, *, replace: bool, like: Path | None = None) -> bool:
-    """Write `data` to a temporary file in the same folder, fsync it, and rename or link it to `path`.
+    """Write `data` to a temporary file in the same folder, fsync it, and move it to `path`.
 
     Args:
         replace: whether to replace an existing file.
@@ -55,7 +55,7 @@ def staged(path: Path) -> Path:
 
 
 class Staging:
-    """A context manager that writes temporary files, syncs them together, and renames or links each to its path.
+    """A context manager that writes temporary files, syncs them together, and moves each to its path.
 
     The order of calls is `add`, `settle`, `publish`. Many files are synced together, because the file system then
     commits its journal only once. On exit, unpublished temporary files are deleted. The methods raise the errors of
@@ -105,7 +105,7 @@ class Staging:
         self._unsynced.clear()
 
     def publish(self, path: Path, *, replace: bool) -> bool:
-        """Rename or link a synced file to `path`. The caller must then call `sync_directory`.
+        """Move a synced file to `path`. The caller must then call `sync_directory`, so that the move is durable.
 
         Returns:
             False if `path` exists and `replace` is False, else True.
@@ -182,7 +182,7 @@ def _copy_context(like: Path, descriptor: int) -> None:
     """Copy the SELinux context of `like`, so that a confined broker can open the new file.
 
     If this host has no SELinux, or this user may not set a context, nothing changes. The new file then keeps the
-    default context of its directory, which a broker's new files have, too.
+    default context of its directory, as a broker's new files do.
     """
     if not hasattr(os, "getxattr"):  # not Linux
         return

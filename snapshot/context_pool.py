@@ -14,7 +14,7 @@ R = TypeVar("R")
 class ContextPool(ThreadPoolExecutor):
     """A thread pool that runs each task in a copy of the submitter's context.
 
-    So a deadline that the submitter set in its context also limits the requests of the tasks.
+    So a deadline that the submitter sets in its context also limits the requests that the tasks send.
     """
 
     def submit(self, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Future[R]:

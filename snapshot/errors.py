@@ -1,7 +1,7 @@
 """The errors that tiersnap raises, with their exit codes and hints.
 
 Each error has a message (object and failure) and a hint (the next step). A bad CRC, a partial tail or a missing
-snapshot raises no error, because a large fleet always has some. It becomes a finding or a verdict.
+snapshot is a finding or a verdict instead of an error, because a large fleet always has some.
 """
 
 from __future__ import annotations
@@ -144,8 +144,8 @@ def failure(
 
     Args:
         is_transient: whether a retry may succeed; if so, return a TransientError.
-        error_type: class name of the recorded error, or None. The returned error has the class in FAILURES with the
-            same exit code, or is an UnfinishedError if there is no such class.
+        error_type: class name of the recorded error, or None. The returned error has the class in FAILURES whose exit
+            code equals the recorded class's exit code. Without such a class, the returned error is an UnfinishedError.
         hint: recorded hint; None selects a default.
     """
     if is_transient:

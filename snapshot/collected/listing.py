@@ -1,8 +1,9 @@
-"""`listing.parquet`: one row that lists the files of a collected partition and the objects with their content.
+"""`listing.parquet`: one row that lists the files of a collected partition, and the objects made from them.
 
-`listed` is the ListedPartition that the host listed. Its segments and snapshots name their objects. `decodes`
-describes the decodes, so that the next collection can reuse them. During a collection, `decodes` is newer than
-`listed`. `superseded` names the objects that only readers of an older listing still need.
+`listed` contains the partition's files. Each segment in it names the object with its decode, and each snapshot the
+object with its bytes. `decodes` describes the decoded segments, so that the next collection does not decode unchanged
+segments again. During a long collection, `decodes` already has new segments, while `listed` is from the previous
+collection. `superseded` names the objects that only readers of an older listing still need.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ class CollectedDecode:
     """The decode of one segment in a collected folder.
 
     Attributes:
-        object: name of the object with its rows of `segments`.
-        batches: name of the object with its rows of `record_batches`; None if they were not collected.
+        object: name of the object with the segment's rows of the table `segments`.
+        batches: name of the object with the segment's rows of `record_batches`; None if they were not collected.
         next_base_offset, size_bytes, modified_ns: fields of the decoded log file, to detect changes.
         run_starts: offsets at which ranges of batches (Run) begin, ascending.
     """
@@ -48,17 +49,17 @@ class CollectedDecode:
     def is_right(self, segment: ListedSegment) -> bool:
         """Return whether the decode still matches the listed segment.
 
-        The log file must be unchanged, the decode must end at the segment's end, and a range of batches must begin at
-        every cut. jobs.pipeline.changes checks the tables by the same rule.
+        The log file must be unchanged, and the decode must end at the segment's end. A range of batches must begin at
+        each cut, an offset at which a replay needs the state. jobs.pipeline.changes checks the tables by the same rule.
         """
         is_same = (self.size_bytes, self.modified_ns) == (segment.size_bytes, segment.modified_ns)
         return is_same and self._ends_well(segment) and self._has_cuts(segment)
 
     def _ends_well(self, segment: ListedSegment) -> bool:
-        """Return whether the decoded end is still the segment's end.
+        """Return whether the decode still ends at the segment's end.
 
-        The end is unchanged if the segment has the same successor. If the segment was active and was rolled since,
-        its end must be without damage: an unfinished batch is normal in the active segment only.
+        This is true if the next base offset is unchanged. If the segment was active then and is closed now, the decode
+        must have read the whole file without damage. An unfinished batch is normal in the active segment only.
         """
         following = segment.next_base_offset
         if following == self.next_base_offset:
@@ -68,7 +69,7 @@ class CollectedDecode:
         return self.valid_bytes == self.size_bytes > 0 and self.log_end_offset <= following
 
     def _has_cuts(self, segment: ListedSegment) -> bool:
-        """Return whether a range of batches begins at each cut inside the segment."""
+        """Return whether a range of batches begins at each of the segment's cuts (ListedSegment.cuts)."""
         cuts = set(segment.cuts)
         if segment.next_base_offset is None:
             cuts = {cut for cut in cuts if cut <= self.log_end_offset}
@@ -97,7 +98,7 @@ class Listing:
     """A collected partition.
 
     Attributes:
-        listed: the partition. Its segments name their `decode`, its snapshots their `object`.
+        listed: the partition. `decode` of a segment and `object` of a snapshot name the objects with their content.
         decodes: decodes by base offset.
         superseded: names of objects that the listing no longer needs, and since when (epoch ms).
     """

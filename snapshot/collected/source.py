@@ -47,7 +47,7 @@ class CollectedSource:
 
     @property
     def log_starts(self) -> Mapping[TopicPartition, int]:
-        """Return an empty mapping. Each listing has its own log start, and --log-start does not change it."""
+        """Return an empty mapping, because each listing contains the log start of its partition."""
         return {}
 
     @property
@@ -74,7 +74,7 @@ class CollectedSource:
 
         Args:
             topic_ids: topic ids by topic name. They are used for topics that have no id on disk.
-            located: function that sets the log start of a partition, if another source gives one.
+            located: function that returns the partition with the log start of --log-start or of its leader, if known.
         """
         listing, finding = self._read(folder)
         if listing is None:
@@ -164,7 +164,7 @@ def open_collected(uri: str) -> CollectedSource | None:
 
 
 def read_decodes(filesystem: FileSystem, path: str, bases: Collection[int]) -> Iterator[pa.RecordBatch]:
-    """Yield the decodes of some segments, as rows of SEGMENTS, in the order of the object.
+    """Yield the decodes of some segments as rows of SEGMENTS, in the order in which the object contains them.
 
     Args:
         path: path of the object inside `filesystem`.

@@ -1,4 +1,4 @@
-"""Entries of a file as named columns, and columns as lines of a table or of JSON.
+"""Convert the entries of a file to named columns, and columns to lines of a table or of JSON.
 
 A compiled kernel writes the lines. A segment of 1 GiB can have millions of batches, and a Python loop over them would
 take longer than reading the file.
@@ -84,7 +84,7 @@ def flags(name: str, values: np.ndarray, *, absent: np.ndarray | None = None, on
 def json_objects(columns: Sequence[Column], *, prefix: str = "", suffix: str = "\n") -> memoryview:
     """Return a JSON object per entry, each followed by `suffix`.
 
-    `prefix` is the text of the first members of each object.
+    `prefix` is JSON text that each object contains before the members of the columns.
     """
     pieces: list[str | Field] = []
     for i, column in enumerate(column for column in columns if column.only != "table"):
@@ -99,7 +99,7 @@ class TextTable:
         self._widths: dict[str, int] = {}
 
     def header(self, columns: Sequence[Column]) -> str:
-        """Return the line of column names. `columns` are the first rows, which set the widths."""
+        """Return the line of column names. `columns` contain the first rows of the table, which set the widths."""
         fields = self._fields(columns)
         titles = (_title(column, field) for column, field in zip(_in_table(columns), fields, strict=True))
         return "  ".join(titles).rstrip()
@@ -185,7 +185,7 @@ def boolean(flags: np.ndarray) -> Field:
 
 
 def lines(pieces: Sequence[str | Field]) -> memoryview:
-    """Return all lines as UTF-8 bytes. Each line has all pieces: texts as they are, fields with the line's value.
+    """Return all lines as UTF-8 bytes. Each line contains the texts unchanged, and each field's value for this line.
 
     Example:
         >>> bytes(lines(["offset: ", number(np.array([7, 8])), ";"]))
@@ -202,7 +202,7 @@ def lines(pieces: Sequence[str | Field]) -> memoryview:
 
 
 def _stacked(fields: Sequence[Field]) -> tuple[np.ndarray, np.ndarray, list[bytes]]:
-    """Return the values and codes of all fields, one row per field, and one list of words that the codes index."""
+    """Return the values and the codes with one row per field, and the list of words to which the codes refer."""
     values = np.empty((len(fields), fields[0].size), np.int64)
     codes = np.empty((len(fields), fields[0].size), np.int32)
     words = list[bytes]()

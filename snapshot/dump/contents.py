@@ -26,7 +26,7 @@ class Options:
     check_crc: bool = True  # whether to verify the checksums of batches
 
     def first(self, rows: np.ndarray) -> np.ndarray:
-        """Return the first `count` rows."""
+        """Return the first `self.count` rows, or all rows if it is None."""
         return rows[: self.count]
 
 
@@ -66,7 +66,7 @@ class Contents(ABC):
 
     @abstractmethod
     def columns(self) -> Iterator[Sequence[Column]]:
-        """Yield the entries in parts with the same columns. A file without entries gives one empty part."""
+        """Yield the entries in parts. All parts have the same columns. A file without entries gives one empty part."""
 
     @abstractmethod
     def kafka_text(self) -> Iterator[Text]:

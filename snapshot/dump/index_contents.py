@@ -190,7 +190,7 @@ def _unpadded(raw: np.ndarray) -> np.ndarray:
 
 
 def _until_padding(raw: np.ndarray) -> np.ndarray:
-    """Return the entries before the padding. kafka-dump-log ends at the first zero offset after the first entry."""
+    """Return the entries before the padding. kafka-dump-log stops at the first offset 0 after the first entry."""
     padding = np.flatnonzero(raw["relative_offset"][1:] == 0)
     return raw[: padding[0] + 1] if padding.size else raw
 
@@ -199,7 +199,7 @@ class SnapshotContents(Contents):
     """The producers of a `.snapshot` file, in the order of the file."""
 
     def columns(self) -> Iterator[Sequence[Column]]:
-        """Yield a column per field. A field without a value is absent."""
+        """Yield a column per field. A value of -1 is absent, such as the last offset of an entry without a batch."""
         entries = self._entries()
         if entries is None:
             entries = np.empty(0, ENTRY_DTYPE)

@@ -48,7 +48,7 @@ def timestamp_types(rows: np.ndarray) -> np.ndarray:
 
 
 def last_sequences(rows: np.ndarray) -> np.ndarray:
-    """Return the result of DefaultRecordBatch.incrementSequence, with its 32-bit overflow for invalid values."""
+    """Return the last sequences, computed like DefaultRecordBatch.incrementSequence with 32-bit overflow."""
     base, delta = rows["base_sequence"].astype(np.int32), rows["last_offset_delta"].astype(np.int32)
     wraps = base > _LARGEST_SEQUENCE - delta
     last = np.where(wraps, delta - (_LARGEST_SEQUENCE - base) - np.int32(1), base + delta)
@@ -127,7 +127,7 @@ def producers(entries: np.ndarray) -> memoryview:
 
 
 def _first_sequences(entries: np.ndarray) -> np.ndarray:
-    """Return the result of DefaultRecordBatch.decrementSequence."""
+    """Return the first sequences of the last batches, computed like DefaultRecordBatch.decrementSequence."""
     last, delta = entries["last_sequence"].astype(np.int32), entries["offset_delta"].astype(np.int32)
     return np.where(last < delta, _LARGEST_SEQUENCE - (delta - last) + np.int32(1), last - delta)
 

@@ -46,7 +46,7 @@ class LogContents(Contents):
     """The batch headers of a `.log` or `.checkpoint` file."""
 
     def columns(self) -> Iterator[Sequence[Column]]:
-        """Yield a column per header field. A value of -1 is absent, and so is a field that the magic lacks."""
+        """Yield a column per header field. A value is absent if it is -1, or if the entry's magic has no such field."""
         is_empty = True
         for rows in self._judged(self._entries()):
             is_empty = False
@@ -111,7 +111,7 @@ class LogContents(Contents):
             self._judge_empty()
 
     def _is_active(self) -> bool:
-        """Return whether the file is a log without a later segment, which a broker may still append to."""
+        """Return whether a broker may still append to the file: it is a log, and no later segment exists."""
         return self.file.kind is not FileKind.KRAFT_SNAPSHOT and next_base_offset(self.file) is None
 
     def _judge_trailing(self, trailing: int, end: EntriesEnd) -> None:

@@ -4,7 +4,7 @@
 kafka-dump-log does: an entry with a wrong checksum, magic or offset has a `problem`. Reading ends after the last
 complete entry, or at an impossible entry size.
 
-Entries of magic 0 and 1 have the fields below. Their other columns are -1:
+Entries of magic 0 and 1 have only the following fields. All other columns of such an entry are -1:
 
     off len type   field
       0   8 int64  offset
@@ -141,7 +141,10 @@ class LogEntries:
                 rows["problem"][index] = rows["problem"][index] or kernels.BAD_CRC
 
     def _check_large(self, row: np.ndarray, windows: Windows) -> bool:
-        """Return whether the CRC is right. A wrong CRC replaces other problems of the entry, as in `walk_all`."""
+        """Return whether the CRC of a batch is right. Set `problem` to BAD_CRC as `walk_all` does.
+
+        Entries of magic 0 and 1 are not checked here.
+        """
         if row["magic"] < 2:
             return True
         start = int(row["position"])
@@ -174,7 +177,7 @@ def _read_compressed_controls(rows: np.ndarray, window: np.ndarray, window_posit
 
 
 def is_valid(rows: np.ndarray) -> np.ndarray:
-    """Return Kafka's RecordBatch.isValid per entry: it is at least as long as its header, and its checksum is right."""
+    """Return RecordBatch.isValid for each entry: the size covers at least the header, and the checksum is right."""
     large_enough = (rows["magic"] < 2) | (rows["batch_length"] + rb.LOG_OVERHEAD >= rb.HEADER_LENGTH)
     return large_enough & (rows["computed_crc"] < 0)
 

@@ -1,1 +1,1 @@
-"""Transactions and producers of a log, decision tables of Kafka's classes, and simulations of lost producer state."""
+"""Transactions and producers of a log, Kafka's behaviour as decision tables, and simulations of lost producer state."""

@@ -1,4 +1,4 @@
-"""Words in the logs of brokers with tiered storage. They are no answers to producers."""
+"""Words that brokers with tiered storage write to their logs. No broker sends them to a producer."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _FIRST = (3, 6)  # the first release with tiered storage
 
 @dataclass(frozen=True, slots=True)
 class BrokerWord:
-    """A word of a broker's log, with its explanation."""
+    """A word or phrase in a broker's log, with its explanation."""
 
     name: str
     other: str  # exception or error with the same meaning; "" if there is none

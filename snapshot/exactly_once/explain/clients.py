@@ -1,4 +1,4 @@
-"""Reactions of Java clients to an error, row by row of the decision tables, and the error that the application sees."""
+"""The reactions of Java clients to an error, one per row of a decision table, and the error for the application."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def _rows(
     asks: Sequence[Callable[[ClientEra], _Asked]],
     release: str | None,
 ) -> Iterator[ExplainedRow]:
-    """Yield the reactions for each row of `table` that decides at least one of `asks`, in the order of the table."""
+    """Yield the reactions of each row of `table` that at least one function in `asks` selects, in table order."""
     deciding: dict[str, Callable[[ClientEra], _Asked]] = {}
     for ask in asks:
         for era in CLIENT_ERAS:
@@ -141,7 +141,7 @@ def of_abort(error: Answer, release: str | None, broker: str | None) -> Iterator
 
 
 def _coordinators(broker: str | None) -> Iterator[tuple[str, bool, int]]:
-    """Yield the kinds of coordinators that the release `broker` may be, or all kinds."""
+    """Yield the kinds of coordinator that a broker of release `broker` may run. If it is None, yield all kinds."""
     for when, takes_identity, version in _COORDINATORS:
         if broker is None or _may_be(broker, takes_identity=takes_identity, version=version):
             yield when, takes_identity, version

@@ -112,7 +112,7 @@ def _add(row: Row) -> Ask[CoordinatorEra]:
 
 
 def _end(row: Row) -> Ask[CoordinatorEra]:
-    """Return a function that answers the row's EndTxn in an era."""
+    """Return a function that takes an era and returns the coordinator's answer to the row's EndTxn."""
     commit = row["name"].startswith("commit")
 
     def ask(era: CoordinatorEra) -> SituationAnswer:
@@ -132,7 +132,7 @@ def _end(row: Row) -> Ask[CoordinatorEra]:
 
 
 def _by_clock(row: Row) -> Ask[CoordinatorEra]:
-    """Return a function that gives the action of a coordinator's timer, 30 days after a transaction began."""
+    """Return a function that takes an era and returns the coordinator's action 30 days after a transaction began."""
     ongoing = TransactionMetadata(10, 7, TransactionState.ONGOING, last_producer_epoch=6)
     timeout_ms = int(row["timeout"])
 

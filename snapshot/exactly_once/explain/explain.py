@@ -203,8 +203,8 @@ def _answers(
 def _of_clients(error: Answer, requests: set[str], release: str | None, broker: str | None) -> Iterator[ExplainedRow]:
     """Yield the reactions of clients to an error. If only brokers receive the error, yield nothing.
 
-    `requests` are the requests that the error answers. If it is empty, the error counts as an answer to each request
-    for which a decision table names it.
+    `requests` are the requests to which the error is an answer. If the set is empty, yield the reactions from each
+    decision table that names the error.
     """
     rows: list[ExplainedRow] = []
     if _answers_produce(error, requests):

@@ -1,4 +1,4 @@
-"""Situations with examples, which the models answer for every era, and the rows of an explanation."""
+"""Situations and the rows of an explanation. Each situation has an example that the models answer for every era."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Kafka's answers and reactions as pure functions: coordinator, broker and Java client."""
+"""Pure functions that return the answers of Kafka's coordinators and brokers, and the reactions of Java clients."""

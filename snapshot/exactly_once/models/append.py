@@ -2,10 +2,11 @@
 
 The origin of a batch decides which checks the broker makes:
 
-    CLIENT       a produce request on the leader: verification, duplicates, the table SEQUENCES, a pending verification,
-                 and finally whether the batch belongs to the open transaction
-    COORDINATOR  offsets that a group coordinator commits in a transaction: verification and epoch
-    REPLICATION  a follower, a recovery or a replay: only a plain batch inside a transaction is refused
+    CLIENT       a produce request on the leader. The broker checks in this order: its verification of the transaction,
+                 duplicates, the table SEQUENCES, another verification that is pending, and the open transaction
+    COORDINATOR  offsets that a group coordinator commits in a transaction. The broker checks verification and epoch
+    REPLICATION  a follower, a recovery or a replay. The broker refuses only a non-transactional batch of a producer
+                 with an open transaction
 
 A coordinator's marker must pass the rows of MARKERS in order. A replica applies every marker of its leader.
 The rule for markers since 4.2 is KIP-1228. Follows org.apache.kafka.storage.internals.log.ProducerAppendInfo and

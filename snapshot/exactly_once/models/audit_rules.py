@@ -1,7 +1,7 @@
 """The rules of an audit of batches: kinds of findings, their harm, and verdicts on missing state.
 
-`rule` is the number of a statement in docs/contributing/seeds.md. The judgement (`LossVerdict`) may set the harm to
-NONE: records are not lost if retention removed them, or if they were not read. The first row of TABLE that matches
+`rule` is the number of a statement in docs/contributing/seeds.md. A judgement (a LossVerdict or UNREAD) may set the
+harm of missing records to NONE, for example if retention removed the records. The first row of TABLE that matches
 decides. TABLE follows "Solving the problem of spurious OutOfOrderSequence errors" (KIP-185's discussion).
 """
 

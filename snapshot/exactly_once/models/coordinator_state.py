@@ -154,7 +154,10 @@ def coordinator_era_of(release: str, transaction_version: int) -> CoordinatorEra
 
 
 def after_failover(metadata: TransactionMetadata, era: CoordinatorEra) -> TransactionMetadata:
-    """Return the state that another coordinator loads. No release up to 4.4.0 writes the last epoch to its records."""
+    """Return the state that another coordinator loads.
+
+    `last_producer_epoch` is NO_EPOCH, because no release up to 4.4.0 writes this field to `__transaction_state`.
+    """
     kept = metadata
     if not era.persists_rotation:
         kept = replace(metadata, previous_producer_id=-1, next_producer_id=-1)
@@ -214,7 +217,7 @@ def check_request(
 
 
 def as_reported(answer: Answer, request_version: int) -> Answer:
-    """Return the error code that a request of this version receives for an answer."""
+    """Return the answer as a client receives it whose request has this version."""
     if answer is Answer.PRODUCER_FENCED and request_version < FIRST_VERSION_WITH_FENCED:
         return Answer.INVALID_PRODUCER_EPOCH
     return answer

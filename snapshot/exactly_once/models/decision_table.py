@@ -46,7 +46,8 @@ def _cells(line: str) -> list[str]:
 def first_row(table: Iterable[Row], cells: Mapping[str, Collection[str]]) -> Row:
     """Return the first row that matches.
 
-    A row matches if each cell that `cells` names is `any`, `always` or one of the values in `cells`.
+    `cells` has the allowed values by column. A row matches if its cell in each of these columns is one of the allowed
+    values, `any` or `always`.
 
     Raises:
         LookupError: no row matches.

@@ -108,10 +108,10 @@ def prepared(
     transaction_version: int,
     next_producer_id: int,
 ) -> TransactionMetadata | None:
-    """Return the Prepare record, None if version 2 needs a higher epoch and none is left.
+    """Return the Prepare record; None if version 2 must raise the epoch but the epoch is the largest one.
 
     Args:
-        next_producer_id: producer id to reserve if version 2 uses the last epoch; -1 to reserve none.
+        next_producer_id: producer id for the time after an exhausted epoch (version 2 only); -1 for none.
     """
     state = TransactionState.PREPARE_COMMIT if commit else TransactionState.PREPARE_ABORT
     record = replace(metadata, state=state, previous_producer_id=metadata.producer_id, next_producer_id=NO_PRODUCER_ID)
@@ -128,7 +128,10 @@ def prepared(
 
 
 def completed(prepared: TransactionMetadata) -> TransactionMetadata:
-    """Return the Complete record, which follows the markers. After an exhausted epoch it has the next producer id."""
+    """Return the Complete record, which follows the markers.
+
+    If the Prepare record has a next producer id, the Complete record has that id and epoch 0.
+    """
     state = TransactionState.COMPLETE_ABORT
     if prepared.state is TransactionState.PREPARE_COMMIT:
         state = TransactionState.COMPLETE_COMMIT
@@ -145,7 +148,7 @@ def completed(prepared: TransactionMetadata) -> TransactionMetadata:
 
 
 def add_partitions(metadata: TransactionMetadata | None, supplied: ProducerIdAndEpoch, era: CoordinatorEra) -> Answer:
-    """Return the answer to AddPartitionsToTxn or AddOffsetsToTxn. An epoch above the current one is fenced, too."""
+    """Return the answer to AddPartitionsToTxn or AddOffsetsToTxn. Every epoch except the current one is fenced."""
     if metadata is None:
         return Answer.INVALID_PRODUCER_ID_MAPPING
     if era.looks_for_pending_first and metadata.is_pending:
@@ -227,8 +230,8 @@ def fence_abort(metadata: TransactionMetadata, era: CoordinatorEra, *, new_produ
 def _fence(metadata: TransactionMetadata, era: CoordinatorEra) -> TransactionMetadata | None:
     """Return the state PrepareEpochFence, which exists only in memory; None if the epoch cannot be raised.
 
-    The epoch is raised, except if an earlier fence raised it already. Since 4.3 a producer with the largest epoch is
-    fenced, too.
+    The epoch is raised, except if an earlier fence raised it already. Since 4.3 the coordinator fences a producer even
+    if its epoch is the largest one.
     """
     is_last_epoch = metadata.producer_epoch == LARGEST_EPOCH
     if is_last_epoch and not era.fences_last_epoch:

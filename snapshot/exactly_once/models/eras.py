@@ -1,6 +1,6 @@
 """Eras: ranges of Kafka releases whose brokers give the same answers, or whose Java clients react in the same way.
 
-Severities are those of KIP-691. RETRY is invisible to the application. ABORTABLE requires an abort, after which the
+KIP-691 defines the severities. RETRY is invisible to the application. ABORTABLE requires an abort, after which the
 producer continues. FATAL ends the producer. FAIL_BATCH passes the exception to the batch's callback, and the producer
 continues.
 """

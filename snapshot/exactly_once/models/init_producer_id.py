@@ -85,7 +85,10 @@ def init_producer_id(
 
 
 def _is_other_producer(metadata: TransactionMetadata, supplied: Supplied) -> bool:
-    """Return whether the request is from another producer. A retry may have the previous producer id."""
+    """Return whether the request is from another producer.
+
+    A retry with the previous producer id and its exhausted epoch is from the same producer.
+    """
     if supplied is None or metadata.producer_epoch == NO_EPOCH or supplied.producer_id == metadata.producer_id:
         return False
     is_rotated = supplied.producer_id == metadata.previous_producer_id

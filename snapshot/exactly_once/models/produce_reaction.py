@@ -1,6 +1,7 @@
-"""A Java client's reaction to the answer to a produce request, as two decision tables by era.
+"""The reactions of Java clients to a broker's answer to Produce, without and with a transactional id.
 
-The first row that matches decides. Cells are values of eras.Reaction. `-` means that a client of the era does not
+Each case has a decision table with a column per era. The first row that matches decides. Cells are values of
+eras.Reaction. `-` means that a client of the era does not
 receive the answer. A client retries only if time (delivery.timeout.ms) and attempts are left, and the batch is not
 completed. Follows org.apache.kafka.clients.producer.internals.TransactionManager and Sender.
 """
@@ -120,10 +121,7 @@ def react(answer: Answer, era: ClientEra, batch: SentBatch, *, transactional: bo
 
 
 def _for_epoch(reaction: Reaction, batch: SentBatch) -> Reaction:
-    """Return the reaction for the batch's epoch.
-
-    The largest epoch cannot be bumped, so a client takes a new producer id.
-    """
+    """Return the reaction. If the batch has the largest epoch, replace a bump by a new producer id."""
     if batch.producer_epoch < LARGEST_EPOCH:
         return reaction
     return {Reaction.BUMP: Reaction.NEW_ID, Reaction.FAIL_BUMP: Reaction.FAIL_NEW_ID}.get(reaction, reaction)

@@ -1,4 +1,4 @@
-"""A Java client's reaction to an error of a transaction or group coordinator, and its repair of a transaction.
+"""The reactions of Java clients to an error from a coordinator, and the requests that an abort sends.
 
 The first row that matches decides. Cells are values of eras.Reaction. `-` means that the release does not have the
 error. Follows the response handlers of org.apache.kafka.clients.producer.internals.TransactionManager.
@@ -84,7 +84,8 @@ def react_to_coordinator(error: Answer, request: str, era: ClientEra, *, can_bum
 
     Args:
         request: API of the request, such as InitProducerId, AddPartitionsToTxn, TxnOffsetCommit or EndTxn (an abort).
-        can_bump: whether the coordinator accepts InitProducerId with an identity, or supports version 2.
+        can_bump: whether the coordinator accepts InitProducerId with a producer id and an epoch, or supports
+            transaction version 2.
     """
     name = _GROUPS.get(error, str(error))
     conditions = ["can bump"] if can_bump else []
@@ -101,7 +102,8 @@ def repair_steps(
 ) -> tuple[str, ...]:
     """Return the requests that a client sends if the application aborts after an abortable error.
 
-    If the last response has a producer id and an epoch, the sequences of all partitions restart at 0.
+    If the response to the last of these requests has a producer id and an epoch, the client restarts the sequences of
+    all partitions at 0.
     """
     if transaction_version >= 2 and era.name in ("C4", "C5"):
         coordinator = "version 2"

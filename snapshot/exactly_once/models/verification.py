@@ -1,7 +1,9 @@
 """The verification of transactions: a leader asks the coordinator before it accepts a new transaction (KIP-890).
 
-The first row with the coordinator's answer decides. Its cell is the produce error in the era. `-` means that the batch
-passes. Follows kafka.server.AddPartitionsToTxnManager and ReplicaManager.
+The first row that matches the coordinator's answer and the request decides. The row's cell for the era is the error
+that the producer receives, or `-` if the batch passes.
+
+Follows kafka.server.AddPartitionsToTxnManager and ReplicaManager.
 """
 
 from __future__ import annotations
@@ -54,7 +56,10 @@ _FIRST_PRODUCE_WITH_ABORTABLE = 11
 
 @dataclass(frozen=True, slots=True)
 class PendingVerification:
-    """A verification of the producer without an answer yet. It also delays batches outside transactions."""
+    """A verification of a producer's transaction that waits for the coordinator's answer.
+
+    It also delays batches outside transactions.
+    """
 
     lowest_sequence: int  # lowest first sequence of the waiting batches, in the producer's newest epoch
     transaction_version: int = 1  # version of the first waiting batch

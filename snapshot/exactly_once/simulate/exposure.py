@@ -1,9 +1,9 @@
-"""The number of producers that an empty snapshot would expose, for many offsets at once.
+"""The number of producers whose state a follower would lose with an empty snapshot, for many offsets at once.
 
 A follower that loads an empty snapshot at offset X replays the log from X. It has a producer only if the producer has a
 record at or above X. It knows less about the producer than the leader if cached batches, the last marker or the start
-of the open transaction are below X. Each of these is one offset per producer. So every number is a count or a sum over
-the producers whose offset is below X.
+of the open transaction are below X. Each of these positions is one offset per producer. So each number of an Exposure
+counts the producers whose offset is below X, or is a sum over them.
 
 Only producers that a broker would keep are counted: producers that have an open transaction, or were idle for less than
 producer.id.expiration.ms. Follows KIP-952, "Rejected Alternatives" 1 and 2.
@@ -48,11 +48,11 @@ class ProducersAtRisk:
         log_start_offset: int = 0,
         delivery_timeout: int = DEFAULT_DELIVERY_TIMEOUT_MS,
     ) -> None:
-        """Compute the offsets of each producer.
+        """Compute, for each producer, the offsets that decide which empty snapshots expose it.
 
         Args:
             leader: state at the log end, of a leader that never stopped. The constructor removes expired producers.
-            sightings: sightings from the whole log.
+            sightings: the ranges of batches that name each producer, from the whole log.
             now: epoch ms.
             expiration: ms, producer.id.expiration.ms of the broker; None if producers never expire.
             era: brokers whose answers decide whether a batch is appended twice.
@@ -99,7 +99,7 @@ class ProducersAtRisk:
     def exposures(self, offsets: Sequence[int]) -> list[Exposure]:
         """Return the exposure that an empty snapshot would cause, for each offset.
 
-        A range of batches must begin at each one.
+        A range of batches (Run) must begin at each of `offsets`.
         """
         at = np.asarray(offsets, np.int64)
         lost_below = self.last_seen
@@ -139,7 +139,11 @@ class ProducersAtRisk:
 
 
 def _of_batches(ids: np.ndarray, cached: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Return for each producer's cached batches: lowest offset, records, bytes, and whether all bytes are known."""
+    """Return four arrays with an item per producer, about its cached batches.
+
+    The items are the lowest offset, the number of records, the number of bytes, and whether the bytes of all batches
+    are known.
+    """
     lowest, records, size = np.full(ids.size, _NEVER), np.zeros(ids.size, np.int64), np.zeros(ids.size, np.int64)
     is_sized = np.ones(ids.size, np.bool_)
     index = np.searchsorted(ids, cached["producer_id"])
@@ -170,16 +174,16 @@ def _markers_alone(leader: ReplicaState) -> ReplicaState:
 def _between(low: np.ndarray, high: np.ndarray, at: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
     """Return for each offset the sum of the weights of the items with `low` < offset <= `high`.
 
-    If `weights` is None, return their number.
+    If `weights` is None, return the number of these items.
     """
     sums: np.ndarray = _sums(low, at, weights) - _sums(np.maximum(low, high), at, weights)
     return sums
 
 
 def _sums(values: np.ndarray, at: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
-    """Return for each offset the sum of the weights of the values below it.
+    """Return for each offset the sum of the weights of the values below the offset.
 
-    If `weights` is None, return their number.
+    If `weights` is None, return the number of these values.
     """
     if weights is None:
         return np.searchsorted(np.sort(values), at, side="left")
@@ -190,7 +194,10 @@ def _sums(values: np.ndarray, at: np.ndarray, weights: np.ndarray | None = None)
 
 
 def _greatest(values: np.ndarray, at: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """Return for each offset the greatest `wanted` of the values below the offset, -1 if there is none."""
+    """Return for each offset in `at` the greatest item of `wanted` whose item in `values` is below the offset.
+
+    If no item of `values` is below the offset, the result is -1.
+    """
     order = np.argsort(values, kind="stable")
     most = np.array([NONE])
     if values.size:

@@ -126,7 +126,7 @@ class WriteAnswers:
 
     @property
     def hides_loss(self) -> bool:
-        """Return whether the replica appends a batch after a lost batch although the leader would refuse the batch."""
+        """Return whether the replica, unlike the leader, appends a batch whose predecessor is lost."""
         return self.write is Write.AFTER_GAP and self.lets_in
 
 

@@ -87,7 +87,7 @@ def _refuse_unknown(simulation: HostSimulation, begins: Beginning, partition: Pa
 def lost_producers_of(
     look: RemoteLook, filesystem: FileSystem, partition: Partition, expiry: BrokerExpiry
 ) -> LostProducers | None:
-    """Return the result of `find_lost_producers`. If it fails, return 0 of 0 producers with the error in `meets`."""
+    """Return the result of `find_lost_producers`. If it fails, return zero counts and the error's message."""
     try:
         return find_lost_producers(look, filesystem, partition, expiry)
     except TiersnapError as error:

@@ -36,7 +36,7 @@ def outcomes(
     """Return a row for each distinct outcome. Outcomes with duplicates come first, then other differing answers.
 
     Args:
-        producer_ids: producer ids of the leader's entries. Members of the classes are indexes into this list.
+        producer_ids: producer ids of the leader's entries. `members` of a class are indexes into this list.
     """
     found: dict[WriteOutcome, WriteOutcome] = {}
     first: dict[str, tuple[int, ...]] = {}  # first release of each range of broker releases
@@ -150,7 +150,7 @@ class Tally:
     zombies: int = 0  # first writes of fenced instances that the replica would append and the leader would refuse
 
     def add(self, classes: Iterable[WriteClass], era: BrokerEra) -> None:
-        """Add the classes of one partition, by the answers of one broker era."""
+        """Count the writes in the classes of one partition, by the answers that brokers of `era` give."""
         for each in classes:
             answers = _answers(each, era, each.leader_answers[era.name], each.replica_answers[era.name])
             for name, counts in _COUNTED.items():

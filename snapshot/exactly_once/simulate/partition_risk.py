@@ -152,7 +152,10 @@ def _first_offset(opened: OpenTransactions | None) -> int | None:
 
 
 def _exposures(survey: Survey, producers: ProducersAtRisk | None) -> dict[int, Exposure]:
-    """Return the exposure that an empty snapshot would cause, for each aligned offset from `read_from` on."""
+    """Return the exposure that an empty snapshot at the end of a closed segment would cause, by offset.
+
+    Ends below `survey.read_from` are omitted, because their exposure is unknown.
+    """
     if producers is None:
         return {}
     offsets = [offset for offset in survey.aligned_offsets if offset >= survey.read_from]

@@ -1,10 +1,10 @@
 """The bytes that a replay up to an offset reads: the whole log, the window of KIP-952, or only new segments.
 
 KIP-952's rejected alternative 5 archives no snapshots, so each snapshot requires a full replay. The KIP proposes a
-bounded replay instead. It begins inside the log, at an offset W, as a follower with an empty snapshot at W does. The
-bounded replay misses active producers, or knows less about them than a full replay, for these reasons:
+bounded replay instead. It begins at an offset W inside the log without any producer state. The bounded replay misses
+active producers, or knows less about them than a full replay, for these reasons:
 
-    OPEN_TXN_OLDER       the transaction began below the window: its first offset is too high, or missing
+    OPEN_TXN_OLDER       the transaction began below the window: the bounded replay finds a later beginning, or none
     COORD_EPOCH_MISSING  the last marker is below the window, the data is inside
     EPOCH_ONLY_MARKER    only markers are inside: the last sequence is unknown, and the next write is refused
     TIMESTAMP_SKEW       active by its timestamps, but without a record inside the window
@@ -32,13 +32,13 @@ def replay_cost(
     starts: Collection[int] = (),
     read_rate: int = DEFAULT_READ_RATE,
 ) -> ReplayCost:
-    """Return the cost of the state at the end of a segment.
+    """Return the costs of three replays (full, bounded, incremental) that compute the state at a segment's end.
 
     Args:
         segments: segments, ascending.
         offset: end offset of a segment (exclusive).
         now: epoch ms.
-        expiration: ms, producer.id.expiration.ms. None if producers never expire; the window is the whole log.
+        expiration: ms, producer.id.expiration.ms. None if producers never expire, so that the window is the whole log.
         first_open_offset: first offset of the oldest transaction that is open at `offset`; None if there is none.
         starts: offsets of the snapshots that a replay may start from.
         read_rate: bytes per second.
@@ -63,7 +63,10 @@ def _nearest(starts: Iterable[int], first: int, offset: int) -> int:
 
 
 def _first_recent(segments: Sequence[SegmentFacts], now: int, expiration: int | None, *, otherwise: int) -> int:
-    """Return the base offset of the first segment that may have a record of a producer that has not expired."""
+    """Return the base offset of the first segment that may have a record of an unexpired producer.
+
+    If no segment may have one, return `otherwise`.
+    """
     for segment in segments:
         time = segment.largest_timestamp
         if expiration is None or time < 0 or now - time < expiration:

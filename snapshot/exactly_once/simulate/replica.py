@@ -153,7 +153,7 @@ def replicas(
 
     Args:
         snapshot: snapshot that the replica starts from.
-        expiry: time of the simulation, and the expiration after which `ours` omits a producer.
+        expiry: time of the simulation, and the expiration after which a snapshot from tiersnap omits a producer.
         producer_expiration: ms, producer.id.expiration.ms of the broker; None if producers never expire.
         begins: beginning of the log in remote storage.
 
@@ -234,7 +234,10 @@ class _Pass:
 
 @dataclass(frozen=True, slots=True)
 class InItsPlace:
-    """A leader and the replica in its place, without expired producers. `expired` counts those of the leader."""
+    """A leader and the replica in its place, without expired producers.
+
+    `expired` is the number of producers that were removed from the leader's state.
+    """
 
     leader: ReplicaState
     replica: ReplicaState

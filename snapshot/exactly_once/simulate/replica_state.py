@@ -46,7 +46,7 @@ class ReplicaState:
         """Return the state with these entries, and with the newest batches of their producers.
 
         `runs` are batches (BATCH_DTYPE) in offset order. They may lack the last batch of an entry, for instance if the
-        entry is from a snapshot. Such a batch is below all batches of `runs`.
+        entry is from a snapshot. The batch from the entry then counts as older than all batches of `runs`.
         """
         recent = newest_batches(*runs)
         recent = recent.compress(np.isin(recent["producer_id"], entries["producer_id"]))
@@ -133,7 +133,7 @@ def empty_state() -> ReplicaState:
 class RecentBatches:
     """A collector of the newest batches of every producer, for one pass over a log.
 
-    It keeps five batches per producer, 36 bytes each, and at most as many batches again that are not sorted yet.
+    It keeps five batches per producer, 39 bytes each. It also holds batches that are not sorted yet, about as many.
     """
 
     _HELD = 65_536

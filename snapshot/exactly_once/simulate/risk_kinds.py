@@ -35,7 +35,7 @@ class ReplicaKey:
 
 
 class SnapshotCause(StrEnum):
-    """The reason why a snapshot offset has no right snapshot, by the partition's snapshot files."""
+    """The reason why the snapshot at an offset is missing, wrong, empty or unverified."""
 
     PRE_2_8 = "PRE_2_8"  # no file here or below: brokers before 2.8 keep snapshots of only the last two segments
     GAP_AFTER_ALIGNED = "GAP_AFTER_ALIGNED"  # no file here, but a file below: the file was lost or deleted
@@ -154,10 +154,11 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class WritingRate:
-    """KIP-952's arithmetic for a log. The KIP's example is 5 MB/s, segments of 1 GB and an expiration of a day.
+    """The write rate of a log, with the numbers that KIP-952 derives from a write rate.
 
-    The KIP assumes that a producer must be silent for about 15 minutes around the boundary. It does not mention that
-    clients stop automatic retries earlier: after delivery.timeout.ms, by default two minutes.
+    The KIP's example is 5 MB/s, segments of 1 GB and an expiration of a day. According to the KIP, an empty snapshot
+    does harm only if a producer is idle for about 15 minutes around the boundary. The KIP does not mention that clients
+    stop automatic retries earlier: after delivery.timeout.ms, by default two minutes.
     """
 
     bytes_per_second: int | None
@@ -203,8 +204,8 @@ class PartitionRisk:
     Attributes:
         alive: number of producers at the log end that a broker still keeps; null if the log cannot be replayed.
         outlived: number of those producers without a record in the log.
-        at: boundary without a right snapshot at which an empty snapshot would expose most producers. `exposure`,
-            `open_transactions` and `crossing` describe this offset.
+        at: the worst boundary: it has no right snapshot, and an empty snapshot there would expose the most producers.
+            `exposure`, `open_transactions` and `crossing` describe this offset.
         cost: cost of a replay up to the highest boundary without a right snapshot.
         bounded_mismatches: number of producers that KIP-952's bounded replay gets wrong, by reason.
     """

@@ -1,7 +1,7 @@
 """The risk of the partitions in a host's log directories, and the comparison with other replicas.
 
-Snapshots of replicas may differ without harm. Each replica removes producers when its own log loses them, and followers
-trust the leader. A lower log start offset on another replica does harm: clients that have seen the higher offset report
+Snapshots of replicas may differ without harm: each replica removes producers on its own, and a follower appends what
+the leader sends. A lower log start offset on another replica does harm: clients that have seen the higher offset report
 a data loss.
 """
 
@@ -58,7 +58,7 @@ def newest_disagreement(
 
 
 def log_start_goes_back(leader: int | None, follower: int | None) -> bool:
-    """Return whether the follower's log start offset is lower than the leader's. As leader, it would report its own.
+    """Return whether the log start offset would go back if the follower became leader.
 
     If an offset is unknown (None), the result is False.
     """

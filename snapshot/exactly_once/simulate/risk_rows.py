@@ -115,7 +115,7 @@ GREATEST = ("exposed_ms", "wait_ms")
 
 
 def sums_of(rows: Iterable[Mapping[str, int | None]]) -> dict[str, int]:
-    """Return by column name the sums of the columns ADDED and the maxima of the columns GREATEST. None counts as 0."""
+    """Return the sum of each column in ADDED and the maximum of each column in GREATEST, by name. None counts as 0."""
     sums = dict.fromkeys((*ADDED, *GREATEST), 0)
     for row in rows:
         for name in ADDED:

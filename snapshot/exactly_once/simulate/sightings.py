@@ -1,13 +1,13 @@
 """The offsets of each producer, and the transactions that are open at segment ends, from one pass over a log.
 
 A follower that starts with an empty snapshot at an offset knows a producer only from batches and markers above the
-offset. So one pass over the ranges of batches (Run) gives the answer for the start of every range.
+offset. So one pass over the ranges of batches (Run) is enough to find the known producers for the start of each range.
 
 Such a follower does not see the beginning of a transaction that is open at the offset. If the transaction is aborted,
 the follower writes no entry into its transaction index, and serves the records below the offset as committed. If the
 transaction continues, the follower takes the first write above the offset for the beginning. KIP-952 mentions neither
-case. An upload waits until the last stable offset is above the segment. So all these transactions are decided on the
-leader, but their markers are above the segment.
+case. An upload waits until the last stable offset is above the segment. So all these transactions have ended on the
+leader by then, but their markers are above the segment.
 
 Follows org.apache.kafka.storage.internals.log.ProducerAppendInfo: a transactional batch opens a transaction, and a
 marker of any epoch closes it.
@@ -40,9 +40,9 @@ _LATEST = ("last_seen", "last_epoch", "last_marker")
 
 
 class Sightings:
-    """A collector of sightings: the ranges of batches (Run) that name each producer. Ranges must be added in order.
+    """A collector of the ranges of batches (Run) that name each producer. Ranges must be added in order.
 
-    It needs about 40 bytes per producer, and up to twice as much for sightings that are not sorted yet.
+    It takes 40 bytes per producer, plus up to 80 bytes per producer for ranges that are not sorted yet.
     """
 
     _HELD = 65_536

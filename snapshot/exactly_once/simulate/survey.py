@@ -39,7 +39,7 @@ class SnapshotFound:
 
 
 def causes(found: Mapping[int, SnapshotFound], expiry: BrokerExpiry) -> dict[int, SnapshotCause | None]:
-    """Return for each offset why its snapshot is wrong or empty; None if it is right and has producers.
+    """Return, by offset, the reason why a snapshot is missing, wrong or empty; None for a right one with producers.
 
     Args:
         found: snapshots by offset. It must have every boundary of the log and every snapshot file.

@@ -57,7 +57,7 @@ def next_writes(leader: ReplicaState) -> Iterator[Writes]:
 
 
 def _single(write: Write, entries: np.ndarray, producer: np.ndarray, epoch: np.ndarray, sequence: np.ndarray) -> Writes:
-    """Return one batch of one record for each `producer`. `epoch` and `sequence` have a value for every entry."""
+    """Return a batch of one record for each index in `producer`. `epoch` and `sequence` have an item per entry."""
     batch = np.empty(producer.size, BATCH_DTYPE)
     batch["producer_id"] = entries["producer_id"][producer]
     batch["producer_epoch"] = epoch[producer]
@@ -193,7 +193,10 @@ def _sent(batch: np.void, era: BrokerEra, version: int) -> NextBatch:
 
 
 def _transactional(leader: ReplicaState) -> np.ndarray:
-    """Return a mask of the entries with a transactional id, judged by markers, open transactions and batches."""
+    """Return a mask of the entries with a marker, an open transaction or a transactional batch.
+
+    The producers of these entries have a transactional id.
+    """
     entries, batches = leader.entries, leader.batches
     marked: np.ndarray = (entries["coordinator_epoch"] >= 0) | (entries["current_txn_first_offset"] >= 0)
     return marked | np.isin(entries["producer_id"], batches["producer_id"].compress(batches["is_transactional"]))
@@ -225,7 +228,11 @@ class _Known:
         yield from self._against_cache(batch)
 
     def _against_cache(self, batch: np.ndarray) -> Iterator[np.ndarray]:
-        """Yield four masks: the batch is the newest cached one, is cached, is below the newest, is below all cached."""
+        """Yield four masks that compare each batch with the cached batches of its producer.
+
+        They show whether the batch equals the newest cached one, equals any cached one, has lower sequences than the
+        newest one, and has lower sequences than all cached ones.
+        """
         ids = self._cached["producer_id"]
         starts = np.searchsorted(ids, batch["producer_id"], side="left")
         ends = np.searchsorted(ids, batch["producer_id"], side="right")

@@ -1,1 +1,1 @@
-"""Transactions in the files of a broker: the records of coordinators and of partitions."""
+"""Transactions in a broker's files: their states in `__transaction_state`, and open ones in partition logs."""

@@ -74,7 +74,7 @@ class CoordinatorStates:
     by_producer: dict[int, KnownTransaction] = field(default_factory=dict)
 
     def of_producer(self, producer_id: int) -> KnownTransaction | None:
-        """Return the transactional id that has the producer id now. kafka-transactions does the same."""
+        """Return the transactional id whose current producer id this is. kafka-transactions.sh compares the same ids."""
         return self.by_producer.get(producer_id)
 
     def formerly_of(self, producer_id: int) -> KnownTransaction | None:
@@ -86,7 +86,10 @@ class CoordinatorStates:
 
 
 def newest_states(records: Iterable[TransactionRecord]) -> CoordinatorStates:
-    """Return the newest state of each transactional id: its record with the highest partition and offset."""
+    """Return the newest state of each transactional id.
+
+    If an id has records in several partitions, the highest partition counts. In a partition, the highest offset counts.
+    """
     newest: dict[str, TransactionRecord] = {}
     readable: dict[str, TransactionRecord] = {}
     for record in records:
@@ -151,7 +154,8 @@ def partition_of(transactional_id: str, partition_count: int) -> int:
 def likely_counts(found_in: Mapping[str, int], at_least: int) -> list[int]:
     """Return the partition counts that fit the greatest number of ids, ascending.
 
-    A count fits an id if it gives the partition in which the id was found. Two or three ids usually leave one count.
+    A count fits an id if the id's hash belongs to the partition in which the id was found. With two or three ids,
+    usually only one count fits all of them.
     Without ids, every count from `at_least` to MOST_PARTITIONS is returned.
 
     Args:

@@ -10,13 +10,13 @@
 | HANGING_OVERDUE | Ongoing an hour or more beyond its timeout, although its coordinator ran | yes |
 | EXPECTED_MARKER | PrepareCommit or PrepareAbort, includes the partition | no: a marker will come |
 | TWO_PHASE | Ongoing without a timeout (KIP-939), includes the partition | no: only its application ends it |
-| OVERDUE | Ongoing beyond its timeout, includes the partition | no: its coordinator aborts it when it starts |
+| OVERDUE | Ongoing beyond its timeout, includes the partition | no: the coordinator aborts it after its next start |
 | ONGOING | Ongoing, includes the partition | no |
 
 Follows FindHangingTransactionsCommand of kafka-transactions.sh (KIP-664). The tool uses the time of the producer's last
 write, not the start of the transaction. It compares no epochs and never reports Ongoing transactions. A coordinator
 removes a partition from memory as soon as its marker is written, but from disk only after all markers. For this reason
-the search reports no transaction that the tool does not report, except HANGING_LAST_EPOCH and HANGING_OVERDUE.
+the tool reports every transaction that this search reports, except HANGING_LAST_EPOCH and HANGING_OVERDUE.
 
 A segment may be tiered only if its next base offset is at or below the last stable offset. An open transaction keeps
 the last stable offset at its first offset (verdict ABOVE_LSO).
@@ -84,7 +84,10 @@ LATE_BUFFER_MS = 300_000
 
 
 def is_late(transaction: PartitionTransaction, *, as_of: int, max_transaction_timeout: int) -> bool:
-    """Return whether a broker counts the partition in PartitionsWithLateTransactionsCount. The two times are in ms."""
+    """Return whether a broker counts the partition in PartitionsWithLateTransactionsCount.
+
+    `as_of` is in ms since the epoch, and `max_transaction_timeout` in ms.
+    """
     return as_of - transaction.producer.last_timestamp > max_transaction_timeout + LATE_BUFFER_MS
 
 

@@ -4,7 +4,7 @@ The files change while they are read, so the order of reading matters:
 
 1. Read the partitions.
 2. Read `__transaction_state`. A coordinator adds a partition to a transaction before the first write to the partition.
-   So every transaction that was open in step 1 includes its partition by now, unless it hangs.
+   So if a transaction was open in step 1 and its state does not include the partition now, it has ended or hangs.
 3. Read again the partitions of transactions that seem to hang. A transaction that ended meanwhile does not hang.
 
 A transaction hangs only if it is also open on the newest replica of its partition.
@@ -31,7 +31,7 @@ from tiersnap.snapshot.log.log_start import LogStarts
 
 @dataclass(frozen=True, slots=True)
 class HangingOutcome:
-    """The open transactions with their verdicts. `found` are damaged and unreadable files."""
+    """The open transactions with their verdicts. `found` has a finding for each damaged or unreadable file."""
 
     judged: Sequence[JudgedTransaction]
     log: TransactionLog
@@ -44,7 +44,7 @@ class HangingOutcome:
 
     @property
     def findings(self) -> list[Finding]:
-        """Return all findings. If a verdict is UNKNOWN, include the finding about missing partitions of the topic."""
+        """Return all findings. If a verdict is UNKNOWN, include missing partitions of `__transaction_state`."""
         missing = self.log.missing_finding
         if missing is None or not self.verdicts[TransactionVerdict.UNKNOWN]:
             return [*self.found]

@@ -1,9 +1,9 @@
-"""The tables of kafka-transactions.sh: headings, and the output byte for byte.
+"""The headings of kafka-transactions.sh, and its tables byte for byte.
 
 Follows org.apache.kafka.tools.TransactionsCommand. Each column is as wide as its widest cell, and a tab follows each
 cell. The output differs from the tool's in two ways. The column Coordinator contains a partition of
-`__transaction_state`, because a log directory does not contain its leader. The rows are sorted, while the tool prints
-them in the order of a hash map.
+`__transaction_state`, because a log directory does not show which broker is the coordinator. The rows are sorted, while
+the tool prints them in the order of a hash map.
 """
 
 from __future__ import annotations

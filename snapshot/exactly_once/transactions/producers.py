@@ -36,7 +36,7 @@ def partition_producer(partition: Partition, entry: np.void) -> PartitionProduce
 
 @dataclass
 class ProducerListing:
-    """A listing of the producers of several partitions. It collects findings."""
+    """A listing of the producers of several partitions. `findings` grows while the partitions are read."""
 
     producer_expiration: int | None  # ms, producer.id.expiration.ms; None if producers never expire
     as_of: int  # epoch ms

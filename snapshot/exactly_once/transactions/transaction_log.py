@@ -140,7 +140,10 @@ def _is_selected(value: TransactionLogValue, selection: Selection) -> bool:
 
 
 def missing_of(log_dirs: Sequence[LogDir], log: TransactionLog) -> list[Finding]:
-    """Return the finding about missing partitions of the topic. A broker without any partition has no finding."""
+    """Return the finding about missing partitions of `__transaction_state`.
+
+    If nothing is missing, or if the log directories have no partitions at all, return no finding.
+    """
     missing = log.missing_finding
     if missing is None or not any(each.folders for each in log_dirs):
         return []
@@ -158,7 +161,8 @@ def read_transaction_log(
     """Read every partition of `__transaction_state` in the log directories.
 
     Args:
-        partition_count: transaction.state.log.num.partitions; None to infer it from the partitions of the ids.
+        partition_count: transaction.state.log.num.partitions. If it is None, infer the count from the partitions in
+            which the transactional ids are found.
         stops_at_unknown: whether to stop at a partition's first value of an unknown version, as brokers before 4.3 do.
         watch: function that passes the partitions through and reports progress.
     """
@@ -274,7 +278,7 @@ def _newest_records(
 ) -> list[tuple[LogRecord, str]]:
     """Return the newest records with the paths of their segments.
 
-    Add their newest timestamp and the damage to `read`.
+    Add the newest timestamp of all records and the damage to `read`.
     """
     newest: dict[bytes | None, tuple[LogRecord, str]] = {}
     unknown: dict[bytes | None, tuple[LogRecord, str]] = {}
@@ -310,7 +314,7 @@ def impossible(value: TransactionLogValue) -> str:
 
 
 def _misplaced(states: CoordinatorStates, numbers: set[int], count: int | None, path: str) -> Iterator[Finding]:
-    """Yield findings about partitions above the count, and about transactional ids in the wrong partition."""
+    """Yield findings about partitions that a topic with `count` partitions lacks, and about misplaced ids."""
     if count is None:
         return
     for number in sorted(numbers):
