@@ -32,7 +32,7 @@ _ELSEWHERE = "install the wheel into a virtual environment: pip install 'FILE.wh
 
 
 def with_extra(extra: str, copy: Distribution | None = None) -> str:
-    """Return the shell command that installs an extra. If no command can, return a sentence that says what to do.
+    """Return the shell command that installs an extra. If no such command exists, return an instruction as text.
 
     If the checkout or wheel of this installation still exists, the command installs from it. Otherwise the command
     names the packages of the extra.

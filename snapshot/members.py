@@ -34,7 +34,7 @@ def plain_members(value: Any) -> dict[str, Any]:  # noqa: ANN401
 def fields_of(base: type, value: Any) -> dict[str, Any]:  # noqa: ANN401
     """Return the fields of `value` that the dataclass `base` has, by name.
 
-    They help to create another subclass of `base`.
+    A caller uses them as arguments to create an object of another subclass of `base`.
     """
     return {each.name: getattr(value, each.name) for each in fields(base)}
 

@@ -2,7 +2,8 @@
 
     unsigned varint   7 bits a byte, the lowest first; bit 7 is set if another byte follows; at most 5 bytes
     compact length    unsigned varint of length + 1; 0 is null
-    tags              unsigned varint count; each an unsigned varint tag (ascending), an unsigned varint size, the bytes
+    tags              unsigned varint count; then for each field, ascending by tag: unsigned varint tag, unsigned
+                      varint size, the bytes
 
 Follows org.apache.kafka.common.protocol.ByteBufferAccessor and org.apache.kafka.common.utils.ByteUtils.
 """

@@ -6,7 +6,7 @@ A segment file is a sequence of entries. All formats share the first 17 bytes up
       0   8 int64   baseOffset
       8   4 int32   batchLength            bytes after this field; the entry is 12 + batchLength long
      12   4 int32   partitionLeaderEpoch   not covered by the CRC (magic 0 and 1: their CRC is here)
-     16   1 int8    magic                  0 and 1: message sets before 0.11, counted and not decoded
+     16   1 int8    magic                  0 and 1: message sets before Kafka 0.11, not decoded
      17   4 uint32  crc                    CRC-32C of bytes 21 .. end
      21   2 int16   attributes             0-2 codec, 3 timestamp type, 4 transactional, 5 control, 6 delete horizon
      23   4 int32   lastOffsetDelta        last offset = baseOffset + this

@@ -80,9 +80,9 @@ def rebuild(rows: np.ndarray, ongoing: np.ndarray) -> tuple[np.ndarray, np.ndarr
 
     Args:
         rows: decoded batches (RECORD_BATCH_DTYPE, offset order) of a segment or of one window of it.
-        ongoing: transactions (ONGOING_TXN_DTYPE) that began below the first row and are open there. For the first
-            window of a segment, take them from the producer snapshot at its base offset. For each later window, take
-            them from the previous call.
+        ongoing: transactions (ONGOING_TXN_DTYPE) that began below the first row and are open at the first row. For the
+            first window of a segment, take them from the producer snapshot at the segment's base offset. For each later
+            window, take them from the previous call.
 
     Returns:
         Aborted transactions (ABORTED_TXN_DTYPE, ascending last offset), and the transactions that are open after the

@@ -115,7 +115,7 @@ class BrokerAtWork:
     """A broker that copies a partition's segments.
 
     Attributes:
-        how: the evidence that the broker copies.
+        how: text that says why tiersnap assumes that the broker copies.
         lag: the topic's copy lag; None if unknown.
     """
 

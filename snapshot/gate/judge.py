@@ -1,9 +1,9 @@
 """Judge whether each segment of a partition may be tiered. If not, give the reason and the command that clears it.
 
-The rules are Kafka's, and tiersnap applies them before it publishes anything. RemoteLogManager.RLMCopyTask copies a
-segment if the segment ends above the highest remote offset and its next base offset <= last stable offset. It never
-copies the active segment, nor segments of compacted or internal topics. LogSegmentData requires log, offset index, time
-index, producer snapshot and leader epochs.
+The rules are the same as Kafka's. RemoteLogManager.RLMCopyTask copies a segment if the segment ends above the highest
+remote offset and its next base offset <= last stable offset. It never copies the active segment, nor segments of
+compacted or internal topics. LogSegmentData requires log, offset index, time index, producer snapshot and leader
+epochs.
 """
 
 from __future__ import annotations
@@ -68,8 +68,8 @@ def judge(
             which an upload refused the segment, or "". The broker's snapshot files are used for these segments without
             a comparison.
         broker: a broker that copies the partition's segments, so that READY segments are left to it; None without one.
-        beyond_broker: base offsets of segments without a snapshot file. The broker's copy task fails at the first of
-            them. If the broker has no earlier segment to copy, READY segments from there on are not left to it.
+        beyond_broker: base offsets of segments without a snapshot file, at which the broker's copy task fails. If the
+            first segment that the broker would copy is one of them, no READY segment is left to the broker.
         mends_indexes: whether tiersnap uploads READY segments and rebuilds their wrong indexes.
     """
     blocked_by: Readiness | None = None
@@ -97,7 +97,7 @@ def judge(
 
 @dataclass(slots=True)
 class _HeldBack:
-    """A judge of segments that would be READY, in ascending order.
+    """A judge of segments for which `judge` found the verdict READY. Segments must be judged in ascending order.
 
     The verdict changes if a broker copies the segment, if remote storage is encrypted, or if an index is wrong.
     """
@@ -112,7 +112,7 @@ class _HeldBack:
     _has_left: bool = False
 
     def judge(self, segment: SegmentFacts, reason: str) -> tuple[Verdict, str]:
-        """Return the verdict and reason for a segment that would be READY for `reason`."""
+        """Return the final verdict and reason for a READY segment. `reason` is the reason for READY."""
         # A broker never copies segments below the highest remote offset.
         if not _is_below(segment, self.coverage):
             left = self._left_to_broker(segment)
@@ -169,9 +169,9 @@ def judge_remote(start: int, end: int, coverage: RemoteCoverage) -> tuple[Verdic
     """Return (verdict, reason) for a segment in remote storage. They depend on the records that were read.
 
     Args:
-        start: first offset of the log in the segment.
+        start: base offset of the segment, or the log start offset if that is higher.
         end: exclusive end offset of the segment.
-        coverage: covers all of these offsets.
+        coverage: coverage of the log. Remote segments cover all offsets from `start` to `end`.
     """
     if contain(coverage.published, start, end):
         return Verdict.TIERED, "COPY_SEGMENT_FINISHED records cover the offsets of the segment"

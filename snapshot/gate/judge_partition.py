@@ -32,7 +32,7 @@ class JudgedSnapshot:
 
     @property
     def compared(self) -> SnapshotVerdict | None:
-        """Return the result of the strict comparison of the file; None if the file was not compared."""
+        """Return the result of the strict comparison of the snapshot file with the log; None without a comparison."""
         if self.found is None or self.found.comparison.compared not in COMPARED:
             return None
         return self.found.comparison.compared
@@ -160,7 +160,7 @@ class Policy:
         return JudgedSnapshot(found, verdict)
 
     def is_object(self, found: SnapshotAt) -> bool:
-        """Return whether a segment is tiered with the computed object instead of the broker's file."""
+        """Return whether a segment is tiered with the stored computed snapshot instead of the broker's file."""
         verdict = found.comparison.verdict(self.expiry)
         is_instead = verdict is SnapshotVerdict.MISSING or (self.replace and not verdict.is_trusted)
         return found.stored is not None and is_instead
@@ -174,18 +174,19 @@ class Policy:
         return found.comparison
 
     def _is_taken(self, found: SnapshotAt) -> bool:
-        """Return whether the broker's file is uploaded without a comparison: it was read and is below the scan window.
+        """Return whether the upload takes the broker's file without a comparison.
 
-        If the state at the first local offset is unknown, the replica may have been rebuilt, so its files are not used.
+        It does if the file is readable and below the scan window. If the state at the first local offset is unknown,
+        the replica may have been rebuilt, so its files are not used.
         """
         is_read = found.file.file_crc32c is not None and found.comparison.compared is SnapshotVerdict.UNVERIFIED
         return self.is_bounded and is_read and not found.provenance.lacks_start
 
     def _is_unread(self, end: SnapshotAt) -> bool:
-        """Return whether the segment that ends at this snapshot was not read and its open transactions are unproven.
+        """Return whether the segment that ends at this snapshot is below the scan window and was not read.
 
-        If the snapshot was computed at the start of the scan window, return False: the open transactions are proven
-        there.
+        If the segment ends at the start of the window, return False, because the open transactions at that offset are
+        proven.
         """
         if end.comparison.compared is SnapshotVerdict.UNVERIFIED:
             return self._is_taken(end)
@@ -197,7 +198,7 @@ def open_at(base_offset: int, before: SnapshotAt | None) -> OpenTransactions | N
     """Return the transactions that are open at `base_offset`; None if they are unknown.
 
     Args:
-        before: the stored result for this offset, or None.
+        before: the replay's stored result for `base_offset`, or None.
     """
     if before is not None:
         return before.open_transactions

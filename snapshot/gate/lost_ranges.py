@@ -15,7 +15,7 @@ _MOST_NAMED = 5
 
 
 def in_no_segment(offsets: str) -> str:
-    """Return the reason that is printed for lost offsets."""
+    """Return the message about lost offsets. `offsets` is their ranges as text."""
     return f"no complete remote segment of this log has the offsets {offsets}"
 
 

@@ -40,7 +40,7 @@ class Step:
 
     @property
     def line(self) -> str:
-        """Return the step as part of a sentence, with blanks before the note."""
+        """Return the step as part of a sentence. Three spaces separate the note from the command."""
         return "   ".join(filter(None, (f"{self.words} {self.command}".strip(), self.note)))
 
     @property
@@ -51,7 +51,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The values that fill the holes of commands for a host, a fleet or a page, and the options of each command."""
+    """The values for the holes in commands for a host, a fleet or a page, and the options that each command repeats."""
 
     tier: Sequence[str | Hole] = ("run",)  # the command that tiers, with its location, without --apply
     values: Mapping[Hole, Sequence[str]] = field(default_factory=dict)

@@ -113,8 +113,8 @@ class RemoteCheck:
     def still_holds(self, asked: CheckRequest, written_at: int, size: int) -> bool:
         """Return whether this earlier result makes the check `asked` unnecessary.
 
-        It does if the result reports no problem, the earlier check was at least as strict, and the listing has the same
-        time and size as the result.
+        The check is unnecessary if this result reports no problem, the earlier check was at least as strict, and time
+        and size in the listing are unchanged.
 
         Args:
             written_at: time of the last write of an object in the listing, ms by the store's clock.
@@ -144,7 +144,7 @@ class CheckRequest:
 
     @property
     def counted_since(self) -> int | None:
-        """Return the time (ms) below which idle producers have expired and are ignored; None if none is ignored."""
+        """Return a time limit (ms). The check ignores producers that wrote last before it. None means no limit."""
         return _counted_since(self.now, self.producer_expiration)
 
 

@@ -75,7 +75,7 @@ def may_start_replay(provenance: str, strict: str | None) -> bool:
     """Return whether the snapshot contains every producer of the log below its offset.
 
     Args:
-        provenance, strict: as a claim stores them; unknown values are not trusted.
+        provenance, strict: texts from a claim. Values that this version does not know are not trusted.
         strict: result of the strict comparison of a broker's file; None if the file was not compared.
     """
     if provenance == Provenance.BROKER:

@@ -1,9 +1,9 @@
 """The verdicts on a segment, with their order, levels and meanings.
 
 A partition, a topic or the cluster gets the worst verdict of its segments. From worst to best: damage, missing parts,
-verdicts that clear by themselves, READY segments, settled segments. GAP_BEFORE is better than ABOVE_LSO, because it is
-never the cause: the partition has an earlier segment with a worse verdict. TIERED is worse than ACTIVE_SEGMENT and
-COMPACTED_TOPIC. Otherwise no partition would be TIERED, because each one has an active segment.
+verdicts that clear by themselves, READY segments, settled segments. GAP_BEFORE is better than ABOVE_LSO, because a
+segment with GAP_BEFORE only waits for an earlier segment, which has a worse verdict. TIERED is worse than
+ACTIVE_SEGMENT and COMPACTED_TOPIC. Otherwise no partition would be TIERED, because each one has an active segment.
 """
 
 from __future__ import annotations
@@ -169,7 +169,7 @@ def cleared_by_apply(options: ReplayOptions) -> frozenset[Verdict]:
 
 
 def may_be_tiered(verdicts: Mapping[Verdict, int], options: ReplayOptions) -> bool:
-    """Return whether `--apply` writes to remote storage: a segment, or a snapshot that a segment lacks."""
+    """Return whether `--apply` writes segments or missing snapshots to remote storage."""
     wanted = TO_UPLOAD | cleared_by_apply(options)
     return options.every_boundary or any(verdicts.get(each) for each in wanted)
 

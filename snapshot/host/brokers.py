@@ -42,8 +42,8 @@ def brokers_here(cluster_id: str | None, log_dirs: Iterable[str]) -> Iterator[Br
 def of_cluster(cluster_id: str, found: Iterable[BrokerSettings | str]) -> Iterator[BrokerSettings | str]:
     """Yield the brokers whose log directories belong to a cluster, and the reasons for unknown settings.
 
-    Settings from a file are also yielded if their log directories are not on this host, because they may be a
-    container's.
+    Settings from a file are also yielded if their log directories are not on this host, because the broker may run in a
+    container.
     """
     for each in found:
         if isinstance(each, str):

@@ -144,7 +144,8 @@ def _remote(host: Host, *, is_freed: bool) -> Iterator[NextStep]:
     """Yield the steps for segments in remote storage.
 
     Args:
-        is_freed: whether an earlier step frees a copy task. IN_REMOTE segments are then failed attempts of that task.
+        is_freed: whether an earlier step makes a stuck copy task work again. IN_REMOTE segments are then failed
+            attempts of that task.
     """
     if host.in_remote[Verdict.UPLOADED]:
         yield replace(next_steps.PUBLISH, note="publishes the UPLOADED segments")
@@ -228,8 +229,8 @@ def _locating(host: Host) -> NextStep:
 def _room(host: Host) -> Iterator[NextStep]:
     """Yield the steps that free a full disk.
 
-    They precede all steps that write to this disk, because a broker without free space stops. `unblock` does not write
-    to it.
+    These steps precede all steps that write to the disk, because a write to a full disk would stop the broker.
+    `unblock` does not write to the disk.
     """
     for each in host.log_dirs:
         if _lacks_room(each):
@@ -258,5 +259,5 @@ def _lacks_room(log_dir: Examined) -> bool:
 
 
 def _takes(count: int, rate: int) -> str:
-    """Return the bytes and their duration as text. The duration includes one second for the start."""
+    """Return the number of bytes and the time to read them as text. The time includes one second for the start."""
     return f"{human_bytes(count)}, about {human_duration(1000 * (1 + count // rate))}"

@@ -116,7 +116,7 @@ class BrokerSettings:
         return found
 
     def located(self, path: str) -> Path:
-        """Return the path at which tiersnap can open a path of the settings. Raises OSError: too many links."""
+        """Return a path that tiersnap can open for a path in the broker's settings. Raises OSError: too many links."""
         return _inside(self.root, posixpath.join(self.directory, path))
 
 

@@ -69,7 +69,7 @@ class Scanned:
 
     @property
     def segments(self) -> Iterator[SegmentReadiness]:
-        """Yield the segments, each with the snapshot file at its end, even if a computed snapshot could replace it."""
+        """Yield the segments, each with the verdict on the snapshot file at its end, not on a computed snapshot."""
         found = self.examination
         for segment, readiness in zip(found.segments, self.readiness, strict=True):
             end = segment.next_base_offset
@@ -137,9 +137,10 @@ _FOR_SNAPSHOTS = (Verdict.MISSING_SNAPSHOT, Verdict.CORRUPT_SNAPSHOT, Verdict.SU
 class ScanTotals:
     """The totals of a scan.
 
-    A bad snapshot is a problem only if a broker or an upload will read it. The following snapshots are not read: those
-    of topics that are never tiered, and files at no segment's base offset that a broker deletes (strays). The snapshot
-    at the end of a tiered segment is read only if it is the newest: a broker loads it at its start.
+    A bad snapshot is a problem only if a broker or an upload will read it. Neither reads
+    snapshots of topics that are never tiered, nor strays: files that a broker deletes, because no segment begins at
+    their offset. The snapshot at the end of a tiered segment is read only if it is the newest one, which a broker loads
+    when it starts.
     """
 
     findings: list[Finding] = field(default_factory=list)  # initially those about the log directories

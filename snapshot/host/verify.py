@@ -81,7 +81,7 @@ class Verification:
             )
 
     def _begun(self, partition: Partition) -> tuple[Partition, Beginning]:
-        """Return a partition as a broker opens it, and the state at its first local offset."""
+        """Return a partition with the log start that a broker would use, and the state at its first local offset."""
         begins = self.beginnings.of(partition)
         if begins.why and (moved := self.moved(partition)) is not None:
             partition, begins = moved, self.beginnings.again(moved)
@@ -111,7 +111,7 @@ class Verification:
     def _compared(
         self, named: NamedLogDir, listed: Partition, *, may_look_again: bool = True
     ) -> tuple[Partition, dict[int, Comparison]]:
-        """Return the partition as a broker opens it, and its comparisons; repeat if retention deletes a segment."""
+        """Return the partition and the comparisons of its files. Read it again if retention deletes a segment."""
         partition, begins = self._begun(listed)
         filesystem, exactly = named.log_dir.filesystem, None
         if self.against is not None:
@@ -154,7 +154,7 @@ def _index_faults(examination: Examination) -> Iterator[Finding]:
 
 
 class ExactComparison:
-    """Compares the files of another folder with the state at each boundary. Every difference counts."""
+    """Compares the files of another folder with the state at each boundary. Every difference makes a file wrong."""
 
     def __init__(self, folder: Path, *, is_unasked: bool = False) -> None:
         """Compare the files `folder`/<20 digits>.snapshot; see Beginning.is_unasked for `is_unasked`."""
@@ -183,7 +183,7 @@ class ExactComparison:
         self.found[boundary.offset] = compare(entries, boundary.entries, history_from=0)
 
     def note_unreached(self) -> None:
-        """Add a comparison for each file that has no boundary and so could not be compared."""
+        """Add a Comparison with the verdict UNVERIFIED for each file at whose offset the replay had no boundary."""
         for path in sorted(self._folder.glob("[0-9]*.snapshot")):
             if path.stem.isdecimal():
                 reason = (

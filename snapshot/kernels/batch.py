@@ -70,7 +70,7 @@ NO_CUT = LARGEST_OFFSET
 def varint(b, p, end):
     """Return (value, next position) of a zig-zag varint of at most 10 bytes at `p`.
 
-    The position is -1 if the varint ends after `end` or is longer.
+    The position is -1 if the varint ends after `end` or has more than 10 bytes.
     """
     raw = np.uint64(0)
     shift = np.uint64(0)
@@ -133,7 +133,7 @@ def walk(
         b: uint8, read-only; `b[0]` is byte `position_of_buffer` of the segment.
         stop_at: offset; the walk stops with CUT at the first batch at or above it.
         check_crc: whether to verify the CRC of each entry.
-        states: one WALK_DTYPE, from which the walk continues and which it updates.
+        states: array with one WALK_DTYPE, the state of the walk. The walk continues from this state and updates it.
         out: RECORD_BATCH_DTYPE, filled from row `row_count` of the state on. If it is NO_ROWS, no rows are written.
         slots, deltas: the hash table of a ProducerFold, with `producer_count` deltas. If `slots` is NO_SLOTS, the
             batches are not folded.

@@ -190,7 +190,7 @@ def add_deltas(
     """Combine right[start:] into the table until the end or a full table.
 
     Returns:
-        next row, producers in the table, and the least error offset of the combined producers or -1.
+        next row, producers in the table, and the least `error_offset` of the combined deltas, or -1 without an error.
     """
     limit = deltas.size
     error = np.int64(NONE)

@@ -2,8 +2,8 @@
 
 Follows org.apache.kafka.storage.internals.log.LogSegment.recover. The offset index gets an entry for a batch that
 starts more than 4096 bytes (`index.interval.bytes`) after the last indexed batch. At the same batch, the time index
-gets an entry if the largest timestamp has grown. At the end of the segment, the same rule gives the time index a last
-entry.
+gets an entry if the largest timestamp is above that of its last entry. The same check adds a last entry at the end of
+the segment.
 
 A running broker may have written other entries. This happens if it was restarted while the segment was active, if it
 appended several batches in one call (followers, the log cleaner), or if it has another `index.interval.bytes`. Lookups

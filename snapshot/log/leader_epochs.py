@@ -12,8 +12,8 @@ records of another log.
     batch below the first entry          not checked: the log start moved up, and older entries were dropped
     epoch -1, magic 0 and 1              not checked: the batch has no epoch
 
-Follows org.apache.kafka.storage.internals.epoch.LeaderEpochFileCache: an epoch without batches leaves at most an entry
-with the start offset of the next epoch.
+Follows org.apache.kafka.storage.internals.epoch.LeaderEpochFileCache. If an epoch has no batches, the checkpoint has no
+entry for it, or an entry with the start offset of the next epoch.
 """
 
 from __future__ import annotations
@@ -75,9 +75,8 @@ def _range_of(epoch: int, lineage: LeaderEpochs) -> Interval | None:
 def held_intervals(start: int, end: int, epochs: LeaderEpochs, lineage: LeaderEpochs) -> list[Interval]:
     """Return the offsets of a remote segment that belong to the lineage.
 
-    These are the `agreed_intervals`. If the first interval begins with the segment's first epoch, this interval is
-    extended down to the start of the segment. Offsets below the first epoch exist if the log start was inside the
-    segment, or if older records have no epoch.
+    These are the `agreed_intervals`, and the offsets below the segment's first epoch if that epoch agrees at its start.
+    Offsets below the first epoch exist if the log start was inside the segment, or if older records have no epoch.
 
     Args:
         start: base offset of the remote segment.

@@ -18,8 +18,8 @@ def listed_again(
 ) -> Partition | None:
     """List the partition again if one of its segments was deleted after the first listing; else return None.
 
-    Return None, too, if the partition has no segments any more: its topic was deleted, or the partition was moved to
-    another disk.
+    If the partition has no segments now, also return None: its topic was deleted, or the partition was moved to another
+    disk.
 
     Args:
         findings: findings of the replay of the listed partition.

@@ -59,7 +59,7 @@ class FileRef:
 class Segment:
     """The files of a segment.
 
-    If `log` is not a regular file, the partition has a finding, and reads fail, because links are not followed.
+    If `log` is a link or another file that is not regular, the partition has a finding, and reads fail.
     """
 
     base_offset: int
@@ -120,7 +120,7 @@ class PartitionLog:
         """Return the leader epochs that decide which remote segments belong to the log; () if the checkpoint lost some.
 
         A remote segment below the first epoch may belong to the log (`agreed_intervals`). Epochs that were rebuilt from
-        batches cannot decide this.
+        batches cannot show whether it does.
         """
         if self.epochs_lost_below:
             return ()
@@ -309,7 +309,10 @@ def read_partition(filesystem: FileSystem, path: str, known: Checkpoints) -> Par
 def _by_suffix(
     filesystem: FileSystem, listing: Iterable[Entry], texts: dict[str, str], findings: list[Finding]
 ) -> tuple[dict[str, dict[int, FileRef]], set[int]]:
-    """Return the segment files by suffix and offset, and the offsets of index files. Add to `texts` and `findings`."""
+    """Return the segment files by suffix and offset, and the offsets of index files.
+
+    Add the paths of small text files to `texts`, and findings about wrong names and kinds of files to `findings`.
+    """
     numbered: dict[str, dict[int, FileRef]] = {suffix: {} for suffix in SUFFIXES}
     indexed: set[int] = set()
     for name, file, kind, size, modified_ns in listing:

@@ -8,11 +8,11 @@ The first of these sources that has the offset decides:
     leader epochs     the first leader epoch begins at the first local segment or above it: when the log start moves,
                       a broker removes older epochs
 
-If no source has the offset, the log start is unknown, and no producer state is computed from the first local segment
-on. This is common up to Kafka 3.7.0, which never checkpoints the log start of a tiered log (KAFKA-16146); later
-releases do so after a minute. It also happens if a broker is killed right after retention, or if a directory is copied
-without its checkpoint. If leader-epoch-checkpoint lost epochs, it does not show the log start. Epochs that were rebuilt
-from batches prove nothing below the first segment. The log of a topic that is never tiered begins at its first local
+If no source has the offset, the log start is unknown. A replay then cannot start at the first local segment. This is
+common up to Kafka 3.7.0, which never checkpoints the log start of a tiered log (KAFKA-16146); later releases do so
+after a minute. It also happens if a broker is killed right after retention, or if a directory is copied without its
+checkpoint. If leader-epoch-checkpoint lost epochs, it does not show the log start. Epochs that were rebuilt from
+batches prove nothing below the first segment. The log of a topic that is never tiered begins at its first local
 segment.
 """
 
@@ -112,7 +112,7 @@ class LogStarts:
 def with_log_start(partition: Partition, offset: int | None) -> Partition:
     """Return the partition with this log start offset.
 
-    It is unchanged if a checkpoint names one, or if `offset` is None.
+    If a checkpoint already has the log start offset, or if `offset` is None, return the partition unchanged.
     """
     if offset is None or partition.log_start_checkpoint is not None:
         return partition
@@ -127,7 +127,7 @@ def with_log_start(partition: Partition, offset: int | None) -> Partition:
 
 
 def may_take_leaders(partition: Partition) -> bool:
-    """Return whether the leader's log start may be used. It may if the local one is unknown or in remote storage."""
+    """Return whether the leader's log start may be used: the local log start is unknown or in remote storage."""
     return begins_below(partition) is not False
 
 
@@ -135,9 +135,9 @@ def with_leaders(partition: Partition, offset: int | None) -> Partition:
     """Return the partition with the leader's log start offset, or unchanged.
 
     An `offset` of None means that the leader's log start is unknown; the partition is then unchanged. The leader's log
-    start is used in two cases: the local one is unknown, or the log begins in remote storage and the leader's log start
-    is above the local one. Brokers checkpoint a new log start once a minute, and may delete the remote segments below
-    it earlier.
+    start is used if the local log start is unknown. It is also used if the log begins in remote storage and the
+    leader's log start is above the local log start. Brokers checkpoint a new log start once a minute, and may delete
+    the remote segments below it earlier.
     """
     if offset is None or not may_take_leaders(partition):
         return partition
@@ -186,7 +186,7 @@ def _stated(log_dir: LogDir, stated: Mapping[TopicPartition, int]) -> LogDir:
 def _refuse_above_first(log_dir: LogDir, name: TopicPartition, stated: int) -> None:
     """Raise UsageError if the log certainly starts at its first segment, and --log-start states a larger offset.
 
-    A broker names a partition in the checkpoint if its log start is above the first segment's base offset.
+    If the log started above its first segment's base offset, the broker would have written it to the checkpoint.
     """
     folder = f"{name[0]}-{name[1]}"
     if folder not in log_dir.folders:

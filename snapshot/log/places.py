@@ -90,7 +90,7 @@ def refuse_unsupported(uri: str, *, hint: str) -> None:
 
 
 def each_once(uris: Iterable[str]) -> tuple[str, ...]:
-    """Return the URIs in order, without URIs that name the location of an earlier one.
+    """Return the URIs in order, without URIs for the location of an earlier URI.
 
     A symbolic link and its target are two locations.
     """

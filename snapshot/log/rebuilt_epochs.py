@@ -60,9 +60,10 @@ def complete(
 
 
 def epochs_of_batches(filesystem: FileSystem, segments: Sequence[Segment], *, reads_all: bool = False) -> LeaderEpochs:
-    """Return (epoch, first offset) for each epoch of the batches, ascending; () if there is none or one is uncertain.
+    """Return (epoch, first offset) for each epoch of the batches, ascending.
 
-    An epoch is uncertain if epochs descend, or if it may have begun in a damaged closed segment.
+    Return () if no batch has an epoch, or if an epoch is uncertain. An epoch is uncertain if epochs descend, or if it
+    may have begun in a damaged closed segment.
 
     Args:
         reads_all: whether to read every batch and verify its CRC. Otherwise a segment is skipped if the next segment

@@ -2,7 +2,7 @@
 
 A broker fails at an unknown folder in its log directory, and reads each file in a partition folder as its own. A
 directory counts as a broker's if it contains a file that brokers keep in a log directory, or a folder named
-`<topic>-<partition>` with a segment. The given directory itself also counts if it contains `.lock` or a segment.
+`<topic>-<partition>` with a segment. For the given directory itself, `.lock` or a segment in it is enough.
 """
 
 from __future__ import annotations

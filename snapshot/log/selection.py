@@ -1,8 +1,9 @@
 """Select the partitions of log directories for a command, and find topics that are never tiered.
 
 Brokers never tier internal topics, the metadata topics of remote storage and of the cluster, and topics with `compact`
-in their cleanup.policy (kafka.log.UnifiedLog.remoteLogEnabled). If the policy is unknown, the log cleaner's
-checkpoint decides. A gap inside a segment proves no compaction, because the policy may have changed since.
+in their cleanup.policy (kafka.log.UnifiedLog.remoteLogEnabled). If the policy is unknown, the log cleaner's checkpoint
+decides. Missing offsets inside a segment do not show whether the topic is compacted now, because its policy may have
+changed.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A closed segment on a local disk is memory-mapped, so that headers of large batches are read without their payload. A
 broker appends to the active segment and may truncate it. So an active segment is read piece by piece into one buffer
-that stays in the processor's cache. Remote files cannot be mapped and are read.
+that stays in the processor's cache. Remote files cannot be mapped, so each window is a copy.
 
 Access to a mapped page beyond the end of its file, or to one that the disk cannot read, raises a bus error (SIGBUS),
 which kills the process. Followers truncate even closed segments. pread is safe, but takes twice as long for batches of
@@ -75,7 +75,7 @@ class MappedWindows:
         self._released = 0
 
     def read(self, position: int, length: int) -> np.ndarray:
-        """Return a view into the map. If the file was truncated, the view has zeros from there on."""
+        """Return a view into the map. If the file was truncated, the view has zeros after the new end of the file."""
         if self._map is None:
             return np.empty(0, np.uint8)
         behind = position - position % mmap.ALLOCATIONGRANULARITY
@@ -86,7 +86,7 @@ class MappedWindows:
         return np.frombuffer(self._map, np.uint8, length, position)
 
     def close(self) -> None:
-        """Close the file. The map is released with its last window.
+        """Close the file. The memory map exists until no window refers to it.
 
         Raises:
             OSError: the file was truncated or unreadable during the reads, so the windows may be wrong.
@@ -162,7 +162,7 @@ class ReadWindows:
 def open_windows(filesystem: FileSystem, path: str, *, may_shrink: bool) -> Windows:
     """Return windows of a file.
 
-    They are a memory map if the file is local, larger than 1 MiB and will not shrink; else the bytes are read.
+    A local file of more than 1 MiB that will not shrink is mapped into memory. Windows of other files are copies.
 
     Raises:
         OSError: the file is missing, unreadable or no regular file.
@@ -233,7 +233,7 @@ _installed: object = None
 
 
 def _watch(start: int, length: int) -> _WatchedMap:
-    """Watch the map at this address, so that bus errors in it do not kill the process, until `_forget`."""
+    """Watch the map at this address until `_forget`, so that a bus error in it does not kill the process."""
     _install()
     watched = _WatchedMap(start, start + length)
     _watched[start] = watched

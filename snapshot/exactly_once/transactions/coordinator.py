@@ -74,7 +74,10 @@ class CoordinatorStates:
     by_producer: dict[int, KnownTransaction] = field(default_factory=dict)
 
     def of_producer(self, producer_id: int) -> KnownTransaction | None:
-        """Return the transactional id whose current producer id this is. kafka-transactions.sh compares the same ids."""
+        """Return the transactional id whose current producer id is `producer_id`.
+
+        kafka-transactions.sh compares current producer ids, too.
+        """
         return self.by_producer.get(producer_id)
 
     def formerly_of(self, producer_id: int) -> KnownTransaction | None:
