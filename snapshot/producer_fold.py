@@ -2,12 +2,13 @@
 
 A *run* is a range of consecutive batches. A *producer delta* describes how a run changes the snapshot entry of one
 producer. The deltas of two adjacent runs combine into the delta of both runs together. So segments can be folded in any
-order and in parallel, but deltas must be combined in offset order. A snapshot entry can be written as a delta that
-ignores the previous entry. The fields of a delta:
+order and in parallel, but deltas must be combined in offset order. `from_entries` also converts snapshot entries to
+deltas, so that a fold can start from a snapshot. The fields of a delta:
 
     producer_id
     batch_action       effect on the cached last batch of the previous entry
-                         KEEP           the run has only emptied control batches: the entry exists, no field changes
+                         KEEP           the run has only control batches without records: the entry exists, but no
+                                        field changes
                          KEEP_IF_EPOCH  the run has only markers of one epoch: clear the cached batch if the previous
                                         entry has another epoch
                          CLEAR          a marker changed the epoch, and no data batch followed
@@ -18,8 +19,8 @@ ignores the previous entry. The fields of a delta:
     coordinator_epoch  of the last marker, if has_marker
     txn_first_offset   first offset of the transaction that is open at the end, or -1; ignored if has_marker is 0 and
                        the previous entry has an open transaction
-    plain_offset       first non-transactional data before any marker or transaction start; an error if the previous
-                       entry has an open transaction
+    plain_offset       offset of the first non-transactional data batch, if no marker or transaction start precedes it;
+                       a replay fails at this batch if the previous entry has an open transaction
     error_offset       first non-transactional batch inside a transaction that this run opened, or -1
 
 Follows org.apache.kafka.storage.internals.log.ProducerAppendInfo with the origin REPLICATION. Like a live broker, the

@@ -196,7 +196,7 @@ class _Struct(_Kind):
 def list_ends(lists: pa.ListArray[Any]) -> np.ndarray:
     """Return the index of each list's first element, followed by the end of the last list: n + 1 numbers for n lists.
 
-    Without lists, the result is [0]: Arrow for Java up to 18 (Spark 4.1) writes no offsets of an empty array.
+    If there are no lists, the result is [0]. Arrow for Java up to 18 (Spark 4.1) lacks this offset in an empty array.
     """
     import numpy as np
 

@@ -137,10 +137,9 @@ _FOR_SNAPSHOTS = (Verdict.MISSING_SNAPSHOT, Verdict.CORRUPT_SNAPSHOT, Verdict.SU
 class ScanTotals:
     """The totals of a scan.
 
-    A bad snapshot is a problem only if a broker or an upload will read it. Neither reads
-    snapshots of topics that are never tiered, nor strays: files that a broker deletes, because no segment begins at
-    their offset. The snapshot at the end of a tiered segment is read only if it is the newest one, which a broker loads
-    when it starts.
+    A bad snapshot is a problem only if a broker or an upload will read it. Neither reads snapshots of topics that are
+    never tiered, nor strays: files that a broker deletes, because no segment begins at their offset. The snapshot at
+    the end of a tiered segment is read only if it is the newest one, which a broker loads when it starts.
     """
 
     findings: list[Finding] = field(default_factory=list)  # initially those about the log directories

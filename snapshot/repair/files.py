@@ -25,8 +25,8 @@ _log = logging.getLogger(__name__)
 def in_place(partition: Partition) -> Iterator[Write]:
     """Write snapshots into the partition's folder when the context ends, the highest first. The caller must hold .lock.
 
-    The highest snapshot is the limit of the next run (see repair_plan). Because it is written first, a run after a kill
-    has the same limit as this run.
+    The next run writes no new snapshot above the highest existing one (see repair_plan). Because the highest one is
+    written first, a run after a kill has the same limit as this run.
 
     Raises:
         UsageError: this user may not write to the folder, or the folder is a link that root does not follow.
@@ -116,7 +116,9 @@ class _Snapshots:
 
 @contextmanager
 def _pinned(folder: Path) -> Iterator[Path | PermissionError]:
-    """Yield the folder, or the PermissionError of opening it. Root gets a path that no rename can change.
+    """Yield the folder, or the PermissionError of opening it.
+
+    For root, the yielded path refers to the open folder, so that nobody can redirect the writes by a rename.
 
     Raises:
         UsageError: this user is root, and the folder is a link that another user may have made.

@@ -1,7 +1,7 @@
 """Compare the indexes of a segment with its batches, and rebuild the wrong ones, in one pass over the batches.
 
 An index is right if every lookup in it returns the right batch. A right index may differ from the one that a recovery
-would write: a live broker adds an entry per append and not per batch, so a follower has one entry per fetch.
+would write. A live broker adds at most one entry per append, and a follower appends all batches of a fetch at once.
 
     offset index   Every position is the start of a batch. Every offset is the last offset of a batch that starts at
                    the position or later. Each batch starts at most LARGEST_SCAN bytes after an indexed batch or the
@@ -10,9 +10,9 @@ would write: a live broker adds an entry per append and not per batch, so a foll
                    batch (brokers before 3.0 name the record instead of the batch's last offset). After each new
                    largest timestamp, an entry follows within LARGEST_SCAN bytes. The last entry has the segment's
                    largest timestamp.
-    transaction    The index has exactly the aborted transactions whose markers are in the segment. If it is unknown
-    index          which transactions are open at the segment's start, the index itself supplies them, and its other
-                   entries must agree with them.
+    transaction    The index has exactly the aborted transactions whose markers are in the segment. If the open
+    index          transactions at the segment's start are unknown, they are taken from the index itself. All other
+                   entries must agree with the batches.
 
 Zeros after the last entry are preallocated by the broker, and are cut. Other bytes after the last entry are wrong.
 
@@ -142,7 +142,7 @@ class IndexCheck:
         )
 
     def _offset_index(self, rebuilt: np.ndarray) -> bytes:
-        """Return the bytes to keep; `rebuilt` are the entries that a recovery would write."""
+        """Return the file's bytes if they are right, else `rebuilt`, the entries that a recovery would write."""
         fault = ""
         if rebuilt.size > 0 and self._offsets.entries.size == 0:
             fault = "it is empty"
@@ -150,7 +150,7 @@ class IndexCheck:
         return self._offsets.choose(indexes.encode_offset_index(rebuilt, base_offset=self._base_offset))
 
     def _time_index(self, rebuilt: np.ndarray) -> bytes:
-        """Return the bytes to keep; `rebuilt` are the entries that a recovery would write."""
+        """Return the file's bytes if they are right, else `rebuilt`, the entries that a recovery would write."""
         found, largest, fault = _last_timestamp(self._times.entries), _last_timestamp(rebuilt), ""
         if found != largest:
             fault = f"the index ends with timestamp {found}, but the largest timestamp of the segment is {largest}"
@@ -287,7 +287,8 @@ def _last_timestamp(entries: np.ndarray) -> int:
 def _agrees(expected: np.ndarray, found: bytes, base_offset: int) -> bool:
     """Return whether the entries of a file equal the expected ones, except for last stable offsets below the segment.
 
-    Such a last stable offset comes from an older transaction that was committed, and so has no entry.
+    Such a last stable offset is the start of an older transaction that was committed. A committed transaction has no
+    entry, so a rebuild cannot find its start.
     """
     entries = transaction_index.decode(found, base_offset=base_offset)
     named = ["producer_id", "first_offset", "last_offset"]

@@ -3,11 +3,11 @@
     partition.metadata        Written with the topic's id, if a source has it. A KRaft broker does not start with an
                               empty file, and sets a partition without the file aside (-stray). So the file is never
                               moved away.
-    leader-epoch-checkpoint   Written with the leader epochs of the batches, followed by those in the file. It is not
-                              written if the log may begin in remote storage: remote segments have epochs that no local
-                              batch has, and a leader deletes remote segments that are older than its first epoch.
-    .index .timeindex         Rebuilt from the batches of the segment (index_check). A broker rebuilds only a missing
-    .txnindex                 .index, and then deletes later snapshots.
+    leader-epoch-checkpoint   Written with the leader epochs of the batches, followed by the epochs in the file. It is
+                              not written if the log may begin in remote storage: remote segments have epochs that no
+                              local batch has, and a leader deletes remote segments that are older than its first epoch.
+    .index .timeindex         Rebuilt from the batches of the segment (index_check). A broker rebuilds indexes only if
+    .txnindex                 the .index is missing, and then deletes later snapshots.
 
 A file that is empty or contains only zeros counts as missing, and is written. Other files are replaced only with
 --replace.

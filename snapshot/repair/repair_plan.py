@@ -4,13 +4,13 @@ At its next start, a broker loads the newest valid snapshot as its live state. A
 state only with the user's consent. So no new file is written above a limit, as ADR 3 decides
 (docs/contributing/adr/0003-repair-limits.md):
 
-    with snapshots      the highest file that decodes and is above the log start offset (a broker deletes a corrupt
-                        newest file and all files at or below the log start, and loads the next one)
+    with snapshots      the highest file that decodes and is above the log start offset. A broker loads this file: it
+                        deletes corrupt files above it, and all files at or below the log start
     without snapshots   the newest segment's base offset (at a clean start, a broker writes an empty snapshot at it)
 
-Above the limit, only existing files are replaced. The log end offset gets no file, because a broker folds its active
-segment itself. An existing file is replaced only with --replace, and only if it is SUSPECT or CORRUPT. Topics that are
-never tiered (compacted, internal) get no files.
+Above the limit, existing files may be replaced, but no new file is written. The log end offset gets no file, because a
+broker folds its active segment itself. An existing file is replaced only with --replace, and only if it is SUSPECT or
+CORRUPT. Topics that are never tiered (compacted, internal) get no files.
 """
 
 from __future__ import annotations

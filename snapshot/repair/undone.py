@@ -1,8 +1,8 @@
 """Find the snapshots that a broker will delete at its next start, including those of a repair.
 
 A starting broker opens every segment, even below the log start. It recovers a segment if the .index is missing, or if
-the .txnindex names an offset below the base offset. A recovery deletes all later snapshots except those of the last
-segments (LogLoader.loadSegmentFiles).
+the .txnindex names an offset below the base offset. A recovery deletes all later snapshots, except the last ones of the
+partition (LogLoader.loadSegmentFiles).
 """
 
 from __future__ import annotations
@@ -19,8 +19,7 @@ from tiersnap.snapshot.log.log_dir import Partition, Segment
 def lost_index(partition: Partition) -> int | None:
     """Return the base offset of the first closed segment without an .index, or None.
 
-    At its next start, the broker rebuilds the .index, and deletes the later snapshots except those of the last
-    segments.
+    At its next start, the broker rebuilds the .index, and deletes the later snapshots except the last ones.
     """
     lost = (each.base_offset for each in partition.segments if each.offset_index is None and not each.is_active)
     return next(lost, None)

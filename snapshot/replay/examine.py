@@ -160,7 +160,7 @@ def conclude(
     Args:
         snapshots: comparisons by offset, for each offset that the replay reached. If no usable file exists there, the
             comparison describes the computed snapshot.
-        reached: the results to store, by the same offsets.
+        reached: the results to store, for the same offsets as `snapshots`.
         find_faults: see `examine_decodes`; not called for topics that are never tiered.
     """
     partition = replay.partition

@@ -1,7 +1,7 @@
 """Facts about a partition and its segments, as tables store them.
 
-They contain no verdict and no time of the run: `gate.judge.judge` derives verdicts from them. Verdicts may change while
-the facts stay the same.
+`gate.judge.judge` derives verdicts from the facts. The facts contain no verdict and no time of the run, so verdicts may
+change while the facts stay the same.
 """
 
 from __future__ import annotations

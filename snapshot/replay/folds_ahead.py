@@ -49,7 +49,7 @@ class FoldsAhead:
     """A FoldSegment that folds segments in other threads before the replay requests them.
 
     It folds segments ahead if `expect` announced them and they are on a local disk. It folds other segments when they
-    are requested. The threads end when the context exits; a running fold first reads at most 32 MiB more.
+    are requested. The threads end when the context exits. A fold that is running then stops after at most 32 MiB.
     """
 
     def __init__(self, *, check_crc: bool = True, threads: int | None = None) -> None:
@@ -75,7 +75,7 @@ class FoldsAhead:
             self._pool.shutdown(cancel_futures=True)
 
     def listed(self, partitions: Iterable[tuple[NamedLogDir, Partition]]) -> Iterator[tuple[NamedLogDir, Partition]]:
-        """Yield the partitions, and call `expect` for each. One partition per core is listed ahead.
+        """Yield the partitions, and call `expect` for each one when it is listed, which is before it is yielded.
 
         Raises:
             TiersnapError: the listing failed. The partitions that were listed before the failure are yielded first.

@@ -43,7 +43,9 @@ class LostOffsets:
 
 
 def gap_between(partition: Partition, first: int, following: int | None) -> LostOffsets | None:
-    """Return the offsets between a segment and the next one; None if there are none, or if the log cleaner passed them.
+    """Return the offsets between a segment and the next one.
+
+    Return None if no offset is between them, or if the log cleaner has already compacted this part of the log.
 
     Args:
         first: exclusive end offset of the segment.

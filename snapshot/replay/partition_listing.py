@@ -87,9 +87,9 @@ class RemoteLister:
         return seen
 
     def _with_start(self, listing: PartitionListing, look: RemoteLook) -> PartitionListing:
-        """Add a snapshot to start from.
+        """Add a snapshot from which the replay may start.
 
-        It is at the end of a remote segment below which all local segments are tiered.
+        The snapshot is at the end of a remote segment. All local segments below that offset are tiered.
         """
         partition, copies = listing.partition, listing.remote.copies
         behind = copies_up_to(_tiered_ends(listing), copies, partition)

@@ -68,7 +68,7 @@ class Replay:
         return _ascending(state.deltas)
 
     def gaps(self) -> Iterator[LostOffsets]:
-        """Yield each gap between two segments that were read, except gaps that the log cleaner passed.
+        """Yield each gap between two segments that were read, except in the part that the log cleaner has compacted.
 
         The offsets of a gap need not be lost.
         """
@@ -96,7 +96,7 @@ class Replay:
 
 
 def cut_offsets(partition: Partition) -> list[int]:
-    """Return the ascending offsets at which runs must be cut: those of snapshot files, and the high watermark."""
+    """Return the ascending offsets at which a new run must begin: snapshot offsets of files, and the high watermark."""
     wanted = set(partition.snapshots)
     if partition.high_watermark is not None:
         wanted.add(partition.high_watermark)
@@ -125,9 +125,9 @@ def replay_partition(
 ) -> tuple[Replay, Iterator[Boundary]]:
     """Return the replay of a partition, and an iterator over its boundaries. The iteration fills the Replay.
 
-    The boundaries are at each base offset except the first, at each snapshot file, and at the log end. Those at or
-    below the start of the replay are omitted. If the replay starts at the first base offset, and a snapshot file with
-    this offset exists, the offset is a boundary, too.
+    The boundaries are at each base offset except the first, at each snapshot file, and at the log end. Boundaries at or
+    below the start of the replay are omitted, with one exception. If the replay starts at the first base offset, and a
+    snapshot file exists there, the first base offset is a boundary.
     """
     replay = Replay(partition, begins)
     return replay, _boundaries(replay, _state_at_first(partition, begins), read_runs, read_snapshot)

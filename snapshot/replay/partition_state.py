@@ -72,15 +72,15 @@ class Boundary:
 
     @property
     def snapshot(self) -> SnapshotAt:
-        """Return the result to store. It lacks the open transactions and the stored object."""
+        """Return the result to store, without its fields for the open transactions and for the stored object."""
         return SnapshotAt(self.offset, self.found, self.provenance, self.folded_from, self.file)
 
     @property
     def entries(self) -> np.ndarray:
         """Return the computed state: ENTRY_DTYPE, ascending producer id, without expiry.
 
-        If the file at this offset strictly EXTENDS the log, return the file's entries. Read this property before
-        the replay continues.
+        If the strict comparison of the file at this offset gave EXTENDS, return the file's entries. Read this property
+        before the replay continues.
 
         Raises:
             RuntimeError: the replay has continued, and the state at this offset is no longer known.
@@ -89,7 +89,7 @@ class Boundary:
 
     @property
     def open_transactions(self) -> OpenTransactions | None:
-        """Return the result of `open_now`. Read it before the replay continues."""
+        """Return the open transactions; None if they are not all known. Read this before the replay continues."""
         return None if self.open_now is None else self.open_now()
 
 
@@ -119,7 +119,9 @@ class ReplayState:
         is_asked: bool = False,
         is_unlocated: bool = False,
     ) -> None:
-        """Create the state at which the replay begins: `start`, or no producers at the first segment.
+        """Create the state at which the replay begins.
+
+        Without `start`, the replay begins at the first segment, without producers.
 
         Args:
             log_start: base offset of the first segment.
@@ -179,7 +181,7 @@ class ReplayState:
 
         Ignore the snapshot if the log contradicts it.
 
-        Producers that only the local log has stay in the state. The snapshot lacks them because they had expired.
+        The state keeps producers that the snapshot lacks, because they had expired when the snapshot was written.
         """
         if not self.lacks_start:
             return
@@ -269,8 +271,8 @@ class ReplayState:
     def _may_adopt(self, theirs: np.ndarray) -> bool:
         """Return whether the replay may continue with the entries of a file.
 
-        After lost offsets, the file must name a batch in them. If the state at the first local offset is unknown, no
-        file is adopted, unless the replay starts as a broker does.
+        After lost offsets, the file must name a batch in them. If the state at the first local offset is unknown, the
+        replay may continue with a file's entries only if it imitates a broker (AS_BROKER).
         """
         if self.lost is None:
             return self._is_broker or not self.lacks_start

@@ -1,8 +1,8 @@
 """The remote segments of a partition, as listing and replay need them.
 
 If a log begins in remote storage, the brokers' remote location has segments of it. If --remote has no segments of any
-such log, it is probably another location. If --remote has segments of other logs but none of this one, the checkpoint
-of this log is probably old.
+such log, --remote is probably another location. If --remote has segments of other logs but none of this one, the
+checkpoint of this log is probably old.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class ListedCopy:
 
     @property
     def is_finished(self) -> bool:
-        """Return whether the segment is complete and counts as covered."""
+        """Return whether the segment is complete, so that coverage includes its offsets."""
         return self.state is RemoteSegmentState.COPY_SEGMENT_FINISHED
 
     @property
@@ -199,7 +199,7 @@ NOTHING_SEEN = RemoteListing()
 
 @dataclass(frozen=True, slots=True)
 class ClaimedStart:
-    """A snapshot in remote storage from which a replay may start, as the claim of its remote segment records it."""
+    """A snapshot in remote storage from which a replay may start. The claim of its remote segment has these values."""
 
     snapshot_offset: int  # exclusive; the end of the remote segment
     segment_id: str
@@ -242,7 +242,7 @@ class RemoteLook(Protocol):
         """Return the snapshot's bytes. Raises TiersnapError: the snapshot was deleted, or its CRC is wrong."""
 
     def living_producers(self, partition: Partition, offset: int, expiry: BrokerExpiry) -> np.ndarray:
-        """Return the ids, ascending, of the producers in snapshots at or below `offset` that a broker would keep now.
+        """Return the ascending ids of producers that a broker would keep now, from the snapshots up to `offset`.
 
         Raises:
             TiersnapError: remote storage does not answer, or refuses.
@@ -260,7 +260,7 @@ class RemoteLook(Protocol):
 
 
 def lacks_beginning(partition: Partition, remote: RemoteListing) -> bool | None:
-    """Return whether the log begins in remote storage but has no segment there.
+    """Return whether the log begins in remote storage, but the remote location has no segment of it.
 
     Return None if the log is not known to begin in remote storage.
     """
@@ -297,7 +297,7 @@ class LocationCheck:
             self._name = partition.name
 
     def errors(self, place: str) -> tuple[TiersnapError, ...]:
-        """Return an error if a log lacks its beginning in remote storage, and no other partition has segments there.
+        """Return an error if the remote location lacks a log's beginning and has no segments of any listed partition.
 
         `place` is the URI of the remote location.
         """

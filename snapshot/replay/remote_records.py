@@ -36,7 +36,7 @@ class PartitionRecords:
 
     @property
     def ended(self) -> frozenset[str]:
-        """Return the ids of segments whose copy attempt has ended, or may have ended."""
+        """Return the ids of segments whose copy attempt has ended, and of the `doubtful` segments."""
         found = set(self.doubtful)
         for each in self.segments:
             if each.state is not RemoteSegmentState.COPY_SEGMENT_STARTED:

@@ -162,7 +162,7 @@ class _OneReplay:
         return start
 
     def _claimed_start(self) -> StartState | None:
-        """Return the state of the claimed snapshot that the listing names, or None."""
+        """Return the state in the remote snapshot that the listing gives as a start; None if it gives none."""
         start, look = self._listing.start, self._task.look
         if start is None or look is None:
             return None
@@ -171,7 +171,10 @@ class _OneReplay:
         return state
 
     def _note_start(self, state: StartState, provenance: Provenance) -> None:
-        """Record the start, and its open transactions for the check of the next segment's transaction index."""
+        """Record the start and the transactions that are open at it.
+
+        The check of a transaction index needs the transactions that are open at the start of the segment.
+        """
         opened = state.deltas.compress(state.deltas["txn_first_offset"] >= 0)
         self._known[state.offset] = SnapshotAt(
             state.offset,

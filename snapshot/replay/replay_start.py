@@ -180,7 +180,7 @@ def copies_up_to(ends: Collection[int], copies: Iterable[ListedCopy], partition:
 def claimed_start(
     look: RemoteLook, partition: Partition, copies: Iterable[ListedCopy], *, doubts_log_start: bool
 ) -> ClaimedStart | None:
-    """Return the snapshot of the first remote segment whose claim records one, or None. Each claim takes one request.
+    """Return the first snapshot that a claim of these remote segments records, or None. Each claim takes one request.
 
     Args:
         doubts_log_start: whether to refuse a snapshot that was folded from a log start, because the log start is in

@@ -10,7 +10,7 @@ from msgspec import Meta
 
 @dataclass(frozen=True, slots=True)
 class RestoredTransaction:
-    """An open transaction of a restored log. The last stable offset cannot pass its first offset."""
+    """An open transaction of a restored log. It keeps the last stable offset at or below `first_offset`."""
 
     producer_id: int
     producer_epoch: int

@@ -9,7 +9,7 @@ Remote indexes and snapshots are not trusted. One pass over each segment checks 
                         agree with the log, else the fold of the log
 
 The log ends with an empty active segment at its end offset. So every restored segment is closed, and the last snapshot
-is at a base offset. After an unclean start, a broker reads no batches that were not checked here.
+is at a base offset. Even after an unclean start, a broker reads only batches that were checked here.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _SHUN = (
 class TierParts:
     """The remote objects of one segment.
 
-    An object is None if it is missing, or if the segment was cut and it does not fit.
+    An object is None if it is missing, or if the segment was cut and the object does not match the rest.
     """
 
     name: str  # the source of the segment, for messages

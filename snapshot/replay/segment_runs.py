@@ -1,7 +1,7 @@
 """Fold one segment into runs of producer deltas. A new run begins at each offset whose producer state is needed.
 
-Two kinds of these offsets are inside a segment: the high watermark, at which open transactions limit the last stable
-offset, and the offsets of snapshot files.
+Two kinds of these offsets may be inside a segment. At the high watermark, the open transactions determine the last
+stable offset. At the offset of a snapshot file, the file is compared with the state.
 """
 
 from __future__ import annotations
@@ -127,7 +127,9 @@ class DecodeSource(Protocol):
         """
 
     def decode(self, segment: Segment, cuts: list[int]) -> tuple[Iterable[Run], SegmentEnd] | None:
-        """Return the runs of a segment, which may be lazy, and the result of its scan; None for a skipped segment.
+        """Return the runs of a segment, and the result of its scan; None for a skipped segment.
+
+        The runs may be computed during the iteration.
 
         Args:
             cuts: ascending offsets inside the segment at which a new run must begin.

@@ -2,7 +2,7 @@
 
 The existence of a file proves nothing: a broker that finds no snapshot at a clean start writes an empty one, and
 brokers keep damaged old files. A missing producer is not always damage, because brokers drop idle producers. The
-comparison counts every entry and uses no clock, so that it can be stored as a fact. Two decisions use it:
+comparison counts every entry and uses no clock, so that a stored result stays valid. Two decisions use it:
 
     start     a replay starts only from a file that has all entries of the log (strictly MATCHES or EXTENDS)
     upload    a missing or different entry does no harm if a broker that loads the file now would drop the entry: it has
@@ -105,9 +105,9 @@ def _explains_extra(extra: np.ndarray, history_from: int) -> np.ndarray:
 
 
 def _explains_difference(ours: np.ndarray, theirs: np.ndarray, history_from: int) -> np.ndarray:
-    """Return a mask of the pairs that are equal, or differ only by values from batches below `history_from`.
+    """Return a mask of the pairs that are equal, or differ only because `theirs` includes batches below `history_from`.
 
-    Such a value is unset in `ours`, and is an offset below `history_from` in `theirs`.
+    In such a pair, each differing field is unset in `ours`, and refers to a batch below `history_from` in `theirs`.
     """
     if history_from <= 0:
         return np.zeros(ours.size, np.bool_)

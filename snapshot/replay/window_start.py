@@ -7,8 +7,8 @@ local segment, and the log begins in remote storage, the state at the first loca
 The window follows KIP-952: a producer without a batch in the window has expired, and a snapshot may omit it. If the
 first batch of a producer in the window is a marker, its last data batch is older. If that first batch is transactional,
 the transaction may have begun earlier. In both cases older segments are read until the entry is complete: the producer
-is *followed back*. A producer whose first batch in the window is not transactional counts as one without transactions.
-UNSEEN lists everything that no scan of the window can find.
+is *followed back*. If that first batch is not transactional, the producer is assumed to have no transactions. UNSEEN
+lists everything that no scan of the window can find.
 
 An open transaction never expires, and may have no batch in the window. So the open transactions at the window's start
 need a proof. Without a proof, no computed snapshot may be written:
@@ -74,7 +74,9 @@ def window_offset(bases: Sequence[int], largest_timestamps: Sequence[int | None]
 
 
 def proving_offset(bases: Iterable[int], snapshots: Collection[int], read_snapshot: ReadSnapshot) -> int | None:
-    """Return the greatest base offset whose snapshot file may prove the open transactions at this offset, or None.
+    """Return the greatest base offset with a readable, non-empty snapshot file, or None.
+
+    Such a file may prove which transactions are open at its offset.
 
     Args:
         bases: base offsets of the segments at which a window may begin.
@@ -89,7 +91,7 @@ def proving_offset(bases: Iterable[int], snapshots: Collection[int], read_snapsh
 
 @dataclass(frozen=True, slots=True)
 class LeaderOffsets:
-    """Exclusive offsets of a partition from its leader. The high watermark was requested after the stable offset."""
+    """The last stable offset of a partition's leader, and its high watermark at a later time. Both are exclusive."""
 
     leader_stable_offset: int
     leader_high_watermark: int  # transactions that began below the stable offset have their markers below this offset

@@ -2,10 +2,11 @@
 
     verdicts   one row per (topic, log_dir, partition, verdict): counts, sums, and the reason of the first segment
     snapshots  one row per (snapshot verdict, provenance, strict comparison): the number of closed segments
-    segments   one row per segment, or per neighbours with one verdict: numbers only (49 bytes), for timelines
+    segments   one row per segment, or per range of neighbouring segments with the same verdict, for timelines. A row
+               has only numbers (49 bytes)
 
 Rows may come in any order. The tables have codes for topics, log directories and snapshots: positions in the lists
-`topics`, `log_dirs` and `held`. A verdict is its rank in SEVERITY.
+`topics`, `log_dirs` and `held`. A verdict is stored as its rank in SEVERITY.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ class Aggregated:
 
     Attributes:
         topics, log_dirs: names by code.
-        held: snapshot verdicts by code. If a snapshot has a provenance, a space and the provenance follow its verdict.
+        held: texts by code. A text is a snapshot verdict, followed by a space and the provenance if that is known.
     """
 
     verdicts: pa.Table
@@ -112,7 +113,7 @@ def aggregate(rows: pa.Table | Iterable[pa.RecordBatch], now: int, *, partial_ro
 
 
 def of_partials(partials: pa.Table, topics: Codes, log_dirs: Codes, held: Codes) -> Aggregated:
-    """Combine partial results that Spark computed. The result has no rows of segments.
+    """Combine partial results that Spark computed. The table `segments` of the result is empty.
 
     Args:
         partials: the columns of Aggregated.verdicts and Aggregated.snapshots, and a column `is_closed`. A group may
@@ -193,7 +194,7 @@ def ranks_of(verdicts: pa.ChunkedArray[pa.StringScalar]) -> pa.ChunkedArray[pa.I
 
 
 def labels_of(table: pa.Table) -> pa.ChunkedArray[pa.StringScalar]:
-    """Return the text of `held` for each row. A null provenance is omitted, together with its space."""
+    """Return the text of `held` for each row. Without a provenance, the text is only the verdict."""
     texts = (table["snapshot"], table["snapshot_provenance"])
     # The stubs do not accept a plain separator.
     labels: pa.ChunkedArray[pa.StringScalar] = pc.binary_join_element_wise(  # type: ignore[call-overload]
@@ -235,7 +236,7 @@ def _grouped(table: pa.Table, keys: tuple[str, ...], aggregations: tuple[Aggrega
 
 
 def _by_verdict(table: pa.Table, aggregations: tuple[Aggregation, ...], offset: str) -> pa.Table:
-    """Group by partition and verdict. The texts of a group are those of its row with the smallest offset."""
+    """Group by partition and verdict. A group gets the texts of its row with the smallest offset."""
     numbers = table.select([*_VERDICT_KEY, *dict.fromkeys(column for column, *_ in aggregations)])
     numbers = numbers.append_column("row", pa.array(np.arange(table.num_rows)))
     # Only numbers are sorted and grouped. The texts are taken afterwards, from one row per group.

@@ -83,8 +83,8 @@ class Changes:
     """The differences between two runs.
 
     Attributes:
-        partitions: changed partitions. Partitions that became worse come first. In both groups the worst verdict is
-            first, then the largest change of waiting bytes.
+        partitions: changed partitions. Partitions that became worse precede the others. Both groups are sorted by worst
+            verdict, then by the change of waiting bytes, largest first.
         moves: (worst verdict in the earlier run, worst verdict in the later run, number of partitions), largest number
             first. A verdict is None if the run does not have the partition.
         appeared: number of partitions that only the later run has.

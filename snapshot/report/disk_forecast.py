@@ -15,7 +15,7 @@ class DiskForecast(Disk):
         bytes_per_day: growth of its log directories.
         freeable: bytes of segments that are tiered, or will be after the next run and `tiersnap publish`.
         days: days until the file system is full; None without growth.
-        days_when_freed: the same if the freeable bytes are deleted; None without growth.
+        days_when_freed: days until the file system is full if the freeable bytes are deleted; None without growth.
     """
 
     bytes_per_day: Size

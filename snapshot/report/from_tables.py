@@ -152,8 +152,8 @@ def _has_file(found: SnapshotAt) -> bool:
 def audit_of_tables(findings: pa.Table, audits: pa.Table) -> Audit:
     """Return the newest audit of each replica, with each finding once.
 
-    An audit may cover only some topics, so the findings of earlier audits stay for all other topics. If an audit met
-    damage, it did not read the log after the damage. The findings of earlier audits stay in that case, too.
+    An audit may cover only some topics, so the result also has the findings of earlier audits for all other topics. If
+    an audit met damage, it did not read the log after the damage. In that case, earlier findings are also included.
 
     Args:
         findings: rows of audit_findings with AUDIT_COLUMNS.

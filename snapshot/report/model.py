@@ -130,7 +130,7 @@ class ClusterTotals(Totals):
 
 @dataclass(frozen=True)
 class Held:
-    """Neighbouring segments whose snapshots at their ends have the same verdict and provenance.
+    """Neighbouring segments. The snapshots at the ends of these segments have the same verdict and provenance.
 
     Attributes:
         base_offset: base offset of the first segment.
@@ -152,7 +152,8 @@ class Span:
     Attributes:
         verdict: worst verdict of the segments.
         end_offset: end offset of the last segment; None for the active segment.
-        is_mixed: whether the segments have several verdicts. Such segments are too many to be drawn one by one.
+        is_mixed: whether the segments have several verdicts. This happens if a partition has too many segments to draw
+            each one.
     """
 
     verdict: Verdict
@@ -189,8 +190,8 @@ class PartitionReport(Offsets, Totals, _Partition):
     """A replica of a partition.
 
     Attributes:
-        blocking: verdicts that block segments, in offset order, which is the order to clear them. GAP_BEFORE is
-            included only if the table lacks the segment that it waits for.
+        blocking: verdicts that block segments, in offset order. They must be cleared in this order. GAP_BEFORE is
+            included only if the table lacks the earlier segment that causes the verdict.
         snapshots: snapshots in offset order; None if the run did not list the segments one by one.
         remote_checked: results of `tiersnap verify`; None if unknown.
     """
@@ -235,7 +236,7 @@ class PageTopic(TopicReport):
 
 @dataclass(frozen=True)
 class SnapshotsAtEnds:
-    """The number of closed segments whose snapshots at their ends have these verdicts.
+    """A number of closed segments. The snapshot at the end of each of them has the same verdicts and provenance.
 
     `compared` is the verdict of the strict comparison of a broker's file.
     """
@@ -300,7 +301,7 @@ def with_remote_checks(report: Report, found: Mapping[Key, RemoteChecked]) -> Re
 
 
 def totals_of(verdicts: Mapping[Verdict, Count], findings: int, recent: int, waiting_since: int | None) -> Totals:
-    """Return the totals of segments by verdict. `recent` is a number of bytes."""
+    """Return the totals of segments by verdict. `recent` is the number of bytes in recent segments."""
 
     def count(kinds: Iterable[Verdict]) -> Count:
         return sum((verdicts[each] for each in kinds if each in verdicts), Count())

@@ -96,7 +96,7 @@ def _waiting_since(rows: list[_Row]) -> int | None:
 
 
 def _offsets(offsets: list[Offsets]) -> Offsets:
-    """Return the largest value of each offset."""
+    """Return for each field the largest value in `offsets`."""
     return Offsets(
         log_start_offset=max(each.log_start_offset for each in offsets),
         last_stable_offset=_max(each.last_stable_offset for each in offsets),

@@ -45,7 +45,7 @@ def summarise(rows: pa.Table | Iterable[pa.RecordBatch], run: RunInfo, *, detail
     Args:
         rows: rows of READINESS in any order. Batches are read one by one, and 49 bytes per row stay in memory.
         run: run of the report. User information is removed from its URIs and from the log directories.
-        details: number of partitions with a timeline and their snapshots; see `most_worth`.
+        details: number of partitions for which the report has a timeline and snapshots; see `most_worth`.
 
     Raises:
         UsageError: the rows do not have the schema, or have unknown verdicts.
@@ -155,7 +155,7 @@ def _cause(verdict: Verdict, partitions: int, own: Count, behind: Count, place: 
 def _place(where: dict[str, str], run: RunInfo) -> Place:
     """Return the place for a cause's steps.
 
-    A step is for one host, and collected folders may come from several hosts. So only the first of them is used.
+    A step is for one host, and collected folders may come from several hosts. So only the first folder is used.
 
     Args:
         where: first segment file with the cause, by log directory.

@@ -33,8 +33,9 @@ def spans(
 ) -> tuple[Span, ...]:
     """Return the spans of a partition's segments, in offset order.
 
-    Up to MAX_SINGLE segments have a span each. If there are more, neighbours with the same verdict are merged. If too
-    many spans remain, the axis is divided into `max_spans` pieces, and spans that begin in the same piece are merged.
+    If there are at most MAX_SINGLE segments, each has its own span. If there are more, neighbours with the same verdict
+    are merged. If too many spans remain, the axis is divided into `max_spans` pieces, and spans that begin in the same
+    piece are merged.
 
     Args:
         base: int64, base offsets, ascending.
@@ -77,7 +78,7 @@ def held_runs(
 
     Args:
         base, end, segments: see `spans`.
-        held: positions in `labels`. A label is a verdict, or a verdict, a space and a provenance.
+        held: positions in `labels`. A label is a verdict, which a space and a provenance may follow.
     """
     if not base.size:
         return ()

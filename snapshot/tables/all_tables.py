@@ -2,8 +2,8 @@
 
 Rows are only appended, except that stale rows of `record_batches` are deleted. `run` is the number of the run that
 wrote a row, ascending. If several rows have the same key, the row with the greatest `run` is valid. Offsets named
-`next_...` are exclusive. Times are epoch milliseconds, or nanoseconds if the name ends in `_ns`. No array grows with
-segments or producers: deltas are stored in parts of at most PART_DELTAS.
+`next_...` are exclusive. Times are epoch milliseconds, or nanoseconds if the name ends in `_ns`. No array in a row
+grows with the number of segments or producers: deltas are stored in parts of at most PART_DELTAS.
 """
 
 from __future__ import annotations

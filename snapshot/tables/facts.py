@@ -79,7 +79,7 @@ class StoredReplay:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fact:
-    """A row of `partitions`, without the deltas of a STATE. Only the object of its `kind` is set."""
+    """A row of `partitions`, without the deltas of a STATE. Only the field that `kind` names has an object."""
 
     log_dir: LogDir
     topic: Topic
@@ -98,7 +98,7 @@ class Fact:
 
     @property
     def place(self) -> tuple[FactKind, int, int]:
-        """Return the values of FACT_KEY after those of PARTITION_KEY: kind, offset and part."""
+        """Return kind, offset and part, which identify the fact inside its partition (FACT_KEY)."""
         if self.snapshot is not None:
             return self.kind, self.snapshot.snapshot_offset, self.part
         return self.kind, 0 if self.segment is None else self.segment.base_offset, self.part

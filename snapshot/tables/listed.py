@@ -117,7 +117,7 @@ class ListedPartition(PartitionLog):
         log_start: log start offset by the partition's files, None if unknown; see `snapshot.log.log_start`.
         window_offset: first offset of a scan that is limited to a window; None if everything is scanned.
         leader: offsets of the partition's leader, for the window; None without a cluster.
-        start: remote snapshot that the replay may start from; None if none was wanted or found.
+        start: remote snapshot that the replay may start from; None if the run did not search or found no snapshot.
         lacks_beginning: see `remote_listing.lacks_beginning`; None if remote storage was not listed, or if unknown.
         lost_producers: active producers that the replica lost; None without a loss, or if the run checked no producers.
         remote_error: error that prevented the listing of remote storage.

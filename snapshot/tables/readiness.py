@@ -30,7 +30,7 @@ class CopyPlan:
     Attributes:
         open_transactions: open transactions at the base offset; None if unknown.
         provenance: provenance of the snapshot at next_base_offset; BROKER for the broker's file.
-        file: that snapshot.
+        file: size and CRC of the snapshot at next_base_offset.
         comparison: strict comparison of the broker's file with the log; None for a stored snapshot.
         object_key, object_crc32c: the stored snapshot in remote storage; None for the broker's file.
     """

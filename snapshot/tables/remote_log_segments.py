@@ -70,8 +70,8 @@ def read_refusals(rows: pa.RecordBatch) -> Iterator[CopyEvent]:
 def newest_states(states: Iterable[AttemptState]) -> list[AttemptState]:
     """Return the newest state of each attempt.
 
-    Of the states that the latest run saw, the furthest one counts. Of equal states, the published one counts.
-    jobs.pipeline.remote_states.current does the same for a DataFrame.
+    If the latest run saw several states of an attempt, the last one in the order of STATES is the newest. Of equal
+    states, return one that is published. jobs.pipeline.remote_states.current does the same for a DataFrame.
     """
     return list(newest_of(states, _attempt, _order).values())
 
@@ -87,8 +87,8 @@ def _order(state: AttemptState) -> tuple[int, int, bool]:
 def unneeded(states: Iterable[AttemptState]) -> Iterator[AttemptState]:
     """Yield our attempts that never finished, and the finished copies that another copy replaces.
 
-    A copy replaces another one if it covers all of its offsets and its last leader epoch is not older. If two copies
-    have different lineages, the newer lineage is that of the log.
+    A copy replaces another copy if it covers all offsets of the other, and its last leader epoch is the same or newer.
+    If two copies have different lineages, the log has the newer lineage.
     """
     finished: defaultdict[tuple[str | None, int], list[AttemptState]] = defaultdict(list)
     for each in states:

@@ -158,8 +158,7 @@ def likely_counts(found_in: Mapping[str, int], at_least: int) -> list[int]:
     """Return the partition counts that fit the greatest number of ids, ascending.
 
     A count fits an id if the id's hash belongs to the partition in which the id was found. With two or three ids,
-    usually only one count fits all of them.
-    Without ids, every count from `at_least` to MOST_PARTITIONS is returned.
+    usually only one count fits all of them. Without ids, every count from `at_least` to MOST_PARTITIONS is returned.
 
     Args:
         found_in: partition by transactional id. Only the first few thousand are used.
