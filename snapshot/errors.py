@@ -1,7 +1,7 @@
 """The errors that tiersnap raises, with their exit codes and hints.
 
 Each error has a message (object and failure) and a hint (the next step). A bad CRC, a partial tail or a missing
-snapshot is a finding or a verdict instead of an error, because a large fleet always has some.
+snapshot raises no error, because a large fleet always has some. Commands report such damage as findings or verdicts.
 """
 
 from __future__ import annotations

@@ -50,7 +50,8 @@ class CollectedDecode:
         """Return whether the decode still matches the listed segment.
 
         The log file must be unchanged, and the decode must end at the segment's end. A range of batches must begin at
-        each cut, an offset at which a replay needs the state. jobs.pipeline.changes checks the tables by the same rule.
+        each cut, which is an offset at which a replay needs the state. jobs.pipeline.changes checks the tables by the
+        same rule.
         """
         is_same = (self.size_bytes, self.modified_ns) == (segment.size_bytes, segment.modified_ns)
         return is_same and self._ends_well(segment) and self._has_cuts(segment)

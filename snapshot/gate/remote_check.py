@@ -113,8 +113,8 @@ class RemoteCheck:
     def still_holds(self, asked: CheckRequest, written_at: int, size: int) -> bool:
         """Return whether this earlier result makes the check `asked` unnecessary.
 
-        The check is unnecessary if this result reports no problem, the earlier check was at least as strict, and time
-        and size in the listing are unchanged.
+        The check is unnecessary if this result reports no problem, this check was at least as strict, and time and size
+        in the listing are unchanged.
 
         Args:
             written_at: time of the last write of an object in the listing, ms by the store's clock.

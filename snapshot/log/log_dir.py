@@ -309,10 +309,7 @@ def read_partition(filesystem: FileSystem, path: str, known: Checkpoints) -> Par
 def _by_suffix(
     filesystem: FileSystem, listing: Iterable[Entry], texts: dict[str, str], findings: list[Finding]
 ) -> tuple[dict[str, dict[int, FileRef]], set[int]]:
-    """Return the segment files by suffix and offset, and the offsets of index files.
-
-    Add the paths of small text files to `texts`, and findings about wrong names and kinds of files to `findings`.
-    """
+    """Return segment files by suffix and offset, and offsets of index files. Add text files to `texts`, by name."""
     numbered: dict[str, dict[int, FileRef]] = {suffix: {} for suffix in SUFFIXES}
     indexed: set[int] = set()
     for name, file, kind, size, modified_ns in listing:

@@ -118,7 +118,7 @@ class _Snapshots:
 def _pinned(folder: Path) -> Iterator[Path | PermissionError]:
     """Yield the folder, or the PermissionError of opening it.
 
-    For root, the yielded path refers to the open folder, so that nobody can redirect the writes by a rename.
+    For root, the yielded path refers to the open folder, so that a rename cannot redirect the writes.
 
     Raises:
         UsageError: this user is root, and the folder is a link that another user may have made.

@@ -102,8 +102,8 @@ def repair_steps(
 ) -> tuple[str, ...]:
     """Return the requests that a client sends if the application aborts after an abortable error.
 
-    If the response to the last of these requests has a producer id and an epoch, the client restarts the sequences of
-    all partitions at 0.
+    If the last of these requests returns a producer id and an epoch, the client restarts the sequences of all
+    partitions at 0.
     """
     if transaction_version >= 2 and era.name in ("C4", "C5"):
         coordinator = "version 2"

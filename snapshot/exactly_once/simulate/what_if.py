@@ -230,8 +230,8 @@ class _Known:
     def _against_cache(self, batch: np.ndarray) -> Iterator[np.ndarray]:
         """Yield four masks that compare each batch with the cached batches of its producer.
 
-        They show whether the batch equals the newest cached one, equals any cached one, has lower sequences than the
-        newest one, and has lower sequences than all cached ones.
+        The first two show whether the batch equals the newest cached batch, or any cached batch. The other two show
+        whether its sequences are below the newest cached batch, or below all cached batches.
         """
         ids = self._cached["producer_id"]
         starts = np.searchsorted(ids, batch["producer_id"], side="left")
