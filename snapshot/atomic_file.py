@@ -50,7 +50,7 @@ def write_atomically(path: Path, data: bytes, *, replace: bool, like: Path | Non
 
 
 def staged(path: Path) -> Path:
-    """Return the path of the temporary file in the same folder, `<name>.tmp`."""
+    """Return the path of the temporary file for `path`: `<name>.tmp` in the same folder."""
     return path.with_name(path.name + SUFFIX)
 
 

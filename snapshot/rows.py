@@ -315,7 +315,7 @@ class _Contained:
 
     @cached_property
     def certain(self) -> str:
-        """Return the name of a column that is null only if the dataclass is None. Raises TypeError if there is none."""
+        """Return the name of a column that is null only if the dataclass is None. Raises TypeError: no such column."""
         certain = (each.name for each in self.group.columns if not each.is_nullable)
         found = next(certain, None)
         if found is None:

@@ -237,7 +237,7 @@ class TextContents(Contents):
     """Leader epochs, offset checkpoints and partition metadata."""
 
     def columns(self) -> Iterator[Sequence[Column]]:
-        """Yield a column per field of the lines."""
+        """Yield a column for each field of a line."""
         try:
             rows = self._rows(read_text(Path(self.file.path), follow=True))
         except CorruptDataError as error:

@@ -25,7 +25,8 @@ _LARGEST_SEQUENCE = np.int32(2**31 - 1)
 def log_entries(rows: np.ndarray) -> Iterator[memoryview]:
     """Yield the lines of log entries (LOG_ENTRY_DTYPE).
 
-    If a codec or magic is unknown, kafka-dump-log crashes in the middle of the line. The text ends at the same byte.
+    If a codec or magic is unknown, kafka-dump-log crashes in the middle of the line. The lines then end at the byte
+    where its output ends.
     """
     unknown = np.flatnonzero(is_fatal(rows))
     whole = rows[: unknown[0]] if unknown.size else rows

@@ -45,7 +45,7 @@ def replay_log(
     """Replay a partition to its log end, by default as a broker does when it opens the log.
 
     Args:
-        begins: beginning of the log, which gives the state at the first segment.
+        begins: producer state at the first segment, as far as it is known.
         cuts: further offsets at which a range of batches (Run) begins.
         on_segment: called with each segment before it is read.
         on_rows: called with each array of batches (RECORD_BATCH_DTYPE) in offset order. The array is valid only during

@@ -121,7 +121,7 @@ def rebuild(rows: np.ndarray, ongoing: np.ndarray) -> tuple[np.ndarray, np.ndarr
 
 
 def _last_stable_offsets(first: np.ndarray, last: np.ndarray, markers: np.ndarray) -> np.ndarray:
-    """Return for each marker the first offset of the oldest transaction that is still open there, else marker + 1."""
+    """Return for each marker the first offset of the oldest transaction that is open at the marker, else marker + 1."""
     if first.size == 0:
         return markers + 1
     by_first = np.argsort(first)

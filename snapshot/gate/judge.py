@@ -1,4 +1,4 @@
-"""Judge whether each segment of a partition may be tiered. If not, give the reason and the command that clears it.
+"""Judge whether each segment of a partition may be tiered. If not, return the reason and the command for the next step.
 
 The rules are the same as Kafka's. RemoteLogManager.RLMCopyTask copies a segment if the segment ends above the highest
 remote offset and its next base offset <= last stable offset. It never copies the active segment, nor segments of
@@ -166,7 +166,7 @@ def judge_by_remote(base: int, end: int | None, log_start: int, coverage: Remote
 
 
 def judge_remote(start: int, end: int, coverage: RemoteCoverage) -> tuple[Verdict, str]:
-    """Return (verdict, reason) for a segment in remote storage. They depend on the records that were read.
+    """Return (verdict, reason) for a segment in remote storage. Both depend on the records that were read.
 
     Args:
         start: base offset of the segment, or the log start offset if that is higher.

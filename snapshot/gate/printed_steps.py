@@ -27,7 +27,7 @@ _OF_EACH_LAYOUT = frozenset({"maintain remove-orphans"})
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A rendered step: words, the command that follows them, and a note about it. Each may be "".
+    """A rendered step: words, a command after the words, and a note about the command. Each of the texts may be "".
 
     Attributes:
         is_complete: whether the command has no placeholder.

@@ -107,7 +107,7 @@ def _without_producers(host: Host) -> Iterator[NextStep]:
 def _closer_looks(host: Host, place: Place) -> Iterator[NextStep]:
     """Yield the commands that find further problems.
 
-    They are printed if there is no other step, or if files are damaged.
+    `doctor` prints these commands if it has no other step, or if files are damaged.
     """
     if host.continued:
         begin = count_of(host.continued, "log begins", "logs begin")

@@ -4,8 +4,8 @@
 copy each batch. If the installed wheel lacks the library, `checksum` is `checksum_by_table`.
 
 The digest identifies the content of a segment in 64 bits; it is no cryptographic hash. A header contains the CRC of its
-payload. So other payloads give another digest, although payloads are not read. The digest chains one number per entry,
-made from the 8-byte words of its header:
+payload. So a changed payload changes the digest, although payloads are not read. The digest chains one number per
+entry, made from the 8-byte words of its header:
 
     words    the little-endian words at bytes 0, 8 and 16 of the entry: offset, length, leader epoch, magic and CRC
     rest     magic 2: the xor of the words at bytes 24, 32, 40, 48 and 53, rotated left by 0, 13, 27, 41 and 53; these

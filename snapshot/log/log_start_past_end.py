@@ -1,6 +1,6 @@
 """Find a log whose log start offset is above its log end offset. A broker deletes such a log at its start.
 
-This happens if an old copy of a disk is restored without its old checkpoint (UnifiedLog, LogLoader.load).
+This happens if an old copy of a disk is restored, but the newer checkpoint stays (UnifiedLog, LogLoader.load).
 """
 
 from __future__ import annotations

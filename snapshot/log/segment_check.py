@@ -1,4 +1,4 @@
-"""Check a segment while its bytes are streamed. The result equals that of a scan: end, digest and rows.
+"""Check a segment while its bytes are streamed. End, digest and rows are the same as in a scan.
 
     check = SegmentCheck(base_offset, next_base_offset)
     for piece in pieces:            # consecutive, of any sizes

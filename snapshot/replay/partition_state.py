@@ -220,7 +220,7 @@ class ReplayState:
         """Return the state at `offset`, and compare the snapshot file at this offset with it.
 
         If the file strictly EXTENDS the log, the replay continues with the file's entries. If the state at the first
-        local offset is unknown, the entries are not used, because the file may lack the unknown producers, too.
+        local offset is unknown, the entries are not used, because the file may lack the same producers.
         """
         entries = self._entries_here()
         found = found_at(offset, read_snapshot)
@@ -285,7 +285,7 @@ class ReplayState:
         self._step += 1
 
     def _without_start(self, found: Comparison) -> Comparison:
-        """Return the comparison of a file with a state that lacks the log's beginning. A match proves nothing then.
+        """Return the comparison of a file with a state that lacks the log's beginning. So a match proves nothing.
 
         The file may lack the same producers as the fold, because a broker that lost all snapshots writes such files.
         """

@@ -284,7 +284,7 @@ def place_error(name: str, place: str) -> TiersnapError:
 
 @dataclass
 class LocationCheck:
-    """Collects evidence from the partitions of one host that --remote is not the brokers' remote location."""
+    """Checks, with the partitions of one host, whether --remote may be the brokers' remote location."""
 
     _name: str = ""
     _is_refuted: bool = False

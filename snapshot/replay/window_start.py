@@ -278,7 +278,7 @@ class WindowStart:
     def _why_unproven(self, shown: np.ndarray) -> str:
         """Return why the open transactions at the window's start are unproven, or "" if the snapshot file proves them.
 
-        The open transactions in the file must equal those that the log shows for the same producers.
+        The open transactions in the file must equal the open transactions of the same producers in the log.
         """
         why = f"the scan window begins at offset {self._offset}, and nothing proves which transactions are open there"
         if not shown.size:

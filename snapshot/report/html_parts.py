@@ -1,6 +1,6 @@
 """Texts, numbers and rectangles for the templates of index.html, and the choice of the partitions in the page.
 
-The page contains the worst topics and their most important partitions. It loads the others on demand:
+The page contains the worst topics and their most important partitions. It loads other topics and partitions on demand:
 
     details/partitions-<number>.js   at most PIECE partitions, of one topic or of several small ones
     details/topics.js                names and sums of further topics, for the page's filter and sort order

@@ -42,7 +42,8 @@ def spans(
         end: int64, next base offsets (exclusive); -1 for the active segment.
         size: int64, bytes.
         rank: ranks of the verdicts in SEVERITY.
-        segments: number of segments of each item. An item may be several neighbours of one verdict.
+        segments: number of segments of each item. An item may stand for several neighbouring segments with the same
+            verdict.
         max_spans: largest number of spans, at least 1.
     """
     if not base.size:

@@ -1,7 +1,7 @@
 """A listed partition: one nested Arrow row that the stages of a run exchange. No table stores it.
 
-Each segment has a `chain`, a digest of all files below its base offset that determine the producer state there. A
-stored state at a base offset may be used as long as the chain of that offset is the same.
+Each segment has a `chain`, a digest of all files that determine the producer state at its base offset. A stored state
+at a base offset may be used as long as the chain of that offset is the same.
 """
 
 from __future__ import annotations

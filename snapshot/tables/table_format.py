@@ -1,4 +1,4 @@
-"""Checks that this version of tiersnap can read a table. They work with any reader of tables."""
+"""Checks that this version of tiersnap can read a table. The checks work with any library that reads tables."""
 
 from __future__ import annotations
 

@@ -32,8 +32,8 @@ def find_lost_producers(
     """Return the producers that a replica lost, None if it has every active producer.
 
     Only logs that may begin in remote storage are examined. The snapshot file that a broker would load is compared with
-    the remote snapshots that are younger than the expiration. If the file lacks one of their producers, the log and the
-    earlier remote segments are replayed, as in `simulate`. The replay decides.
+    the remote snapshots that are younger than the expiration. If the file lacks a producer of these snapshots, the log
+    and the earlier remote segments are replayed, as in `simulate`. The replay decides.
 
     Raises:
         UnknownStateError: the file lacks a producer, but the state of the log cannot be computed.

@@ -5,8 +5,9 @@ bounded replay instead. It begins at an offset W inside the log without any prod
 active producers, or knows less about them than a full replay, for these reasons:
 
     OPEN_TXN_OLDER       the transaction began below the window: the bounded replay finds a later beginning, or none
-    COORD_EPOCH_MISSING  the last marker is below the window, the data is inside
-    EPOCH_ONLY_MARKER    only markers are inside: the last sequence is unknown, and the next write is refused
+    COORD_EPOCH_MISSING  the window has data batches of the producer, but its last marker is below the window
+    EPOCH_ONLY_MARKER    the window has only markers of the producer: its last sequence is unknown, and its next write
+                         is refused
     TIMESTAMP_SKEW       active by its timestamps, but without a record inside the window
 """
 
@@ -92,7 +93,7 @@ def mismatches(producers: ProducersAtRisk, window_offset: int) -> dict[Mismatch,
     """Return the number of producers by reason, without zeros. A producer with several reasons counts for each of them.
 
     Args:
-        window_offset: first offset of the bounded replay. A range of batches must begin there.
+        window_offset: first offset of the bounded replay. A range of batches must begin at this offset.
     """
     is_seen = producers.last_seen >= window_offset
     is_open_before = (producers.opened >= 0) & (producers.opened < window_offset)

@@ -203,7 +203,7 @@ class PartitionRisk:
 
     Attributes:
         alive: number of producers at the log end that a broker still keeps; null if the log cannot be replayed.
-        outlived: number of those producers without a record in the log.
+        outlived: number of the `alive` producers that have no record in the log.
         at: the worst boundary: it has no right snapshot, and an empty snapshot there would expose the most producers.
             `exposure`, `open_transactions` and `crossing` describe this offset.
         cost: cost of a replay up to the highest boundary without a right snapshot.

@@ -1,4 +1,4 @@
-"""The offsets of each producer, and the transactions that are open at segment ends, from one pass over a log.
+"""The ranges of batches that name each producer, and the transactions that are open at segment ends.
 
 A follower that starts with an empty snapshot at an offset knows a producer only from batches and markers above the
 offset. So one pass over the ranges of batches (Run) is enough to find the known producers for the start of each range.
@@ -40,7 +40,9 @@ _LATEST = ("last_seen", "last_epoch", "last_marker")
 
 
 class Sightings:
-    """A collector of the ranges of batches (Run) that name each producer. Ranges must be added in order.
+    """A collector of the first and last ranges of batches (Run) that name each producer.
+
+    Ranges must be added in order.
 
     It takes 40 bytes per producer, plus up to 80 bytes per producer for ranges that are not sorted yet.
     """

@@ -42,7 +42,7 @@ def causes(found: Mapping[int, SnapshotFound], expiry: BrokerExpiry) -> dict[int
     """Return, by offset, the reason why a snapshot is missing, wrong or empty; None for a right one with producers.
 
     Args:
-        found: snapshots by offset. It must have every boundary of the log and every snapshot file.
+        found: snapshots by offset. The mapping must have every boundary of the log and every snapshot file.
     """
     has_older = False
     said: dict[int, SnapshotCause | None] = {}
@@ -92,7 +92,7 @@ class Survey:
 
     @property
     def aligned_offsets(self) -> tuple[int, ...]:
-        """Return the end offsets (exclusive) of closed segments, ascending. Tiered segments need snapshots there."""
+        """Return the end offsets (exclusive) of closed segments, ascending. Tiering needs a snapshot at each one."""
         return tuple(each.next_base_offset for each in self.segments if each.next_base_offset is not None)
 
 

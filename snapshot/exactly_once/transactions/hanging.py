@@ -1,4 +1,4 @@
-"""The verdicts on open transactions. A hanging transaction is one to which no coordinator will ever write a marker.
+"""The verdicts on open transactions. A transaction hangs if no coordinator will ever write its marker.
 
 | verdict | transactional id with this producer id | hangs |
 | --- | --- | --- |
