@@ -194,7 +194,7 @@ class _Struct(_Kind):
 
 
 def list_ends(lists: pa.ListArray[Any]) -> np.ndarray:
-    """Return the index of each list's first element, followed by the end of the last list: n + 1 numbers for n lists.
+    """Return n + 1 numbers for n lists: the index of each list's first element, and the end of the last list.
 
     If there are no lists, the result is [0]. Arrow for Java up to 18 (Spark 4.1) lacks this offset in an empty array.
     """

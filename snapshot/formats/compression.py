@@ -59,7 +59,7 @@ def decompress(codec: int, data: bytes, *, largest: int = LARGEST) -> bytes:
 
 
 def first_bytes(data: bytes, codec: Codec, most: int) -> bytes:
-    """Return the first `most` bytes that `data` decompresses to, or all of them if there are fewer.
+    """Return the first `most` decompressed bytes of `data`, or all of them if there are fewer.
 
     Raises:
         OSError: `data` is not of that codec.
@@ -68,7 +68,7 @@ def first_bytes(data: bytes, codec: Codec, most: int) -> bytes:
 
 
 def pieces(data: bytes, codec: Codec, most: int) -> Iterator[bytes]:
-    """Yield the bytes that `data` decompresses to, in pieces of at most 1 MiB, and stop after `most` bytes.
+    """Yield the decompressed bytes of `data` in pieces of at most 1 MiB. Stop after `most` bytes.
 
     Raises:
         OSError: `data` is not of that codec.

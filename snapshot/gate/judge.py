@@ -64,10 +64,11 @@ def judge(
     Args:
         segments: ascending by base offset; the verdicts have the same order.
         coverage: offsets of the log's lineage in remote storage.
-        unread: segments below a scan window whose batches were not read, by base offset. The value is the reason for
-            which an upload refused the segment, or "". The broker's snapshot files are used for these segments without
-            a comparison.
-        broker: a broker that copies the partition's segments, so that READY segments are left to it; None without one.
+        unread: segments below a scan window whose batches were not read, by base offset. The value says why an upload
+            refused the segment, or is "" if no upload refused it. The broker's snapshot files are used for these
+            segments without a comparison.
+        broker: the broker that copies the partition's segments. READY segments are left to this broker. None if no
+            broker copies them.
         beyond_broker: base offsets of segments without a snapshot file, at which the broker's copy task fails. If the
             first segment that the broker would copy is one of them, no READY segment is left to the broker.
         mends_indexes: whether tiersnap uploads READY segments and rebuilds their wrong indexes.
@@ -112,7 +113,7 @@ class _HeldBack:
     _has_left: bool = False
 
     def judge(self, segment: SegmentFacts, reason: str) -> tuple[Verdict, str]:
-        """Return the final verdict and reason for a READY segment. `reason` is the reason for READY."""
+        """Return the final verdict and reason for a READY segment. `reason` explains READY."""
         # A broker never copies segments below the highest remote offset.
         if not _is_below(segment, self.coverage):
             left = self._left_to_broker(segment)

@@ -176,8 +176,8 @@ class Policy:
     def _is_taken(self, found: SnapshotAt) -> bool:
         """Return whether the upload takes the broker's file without a comparison.
 
-        It does if the file is readable and below the scan window. If the state at the first local offset is unknown,
-        the replica may have been rebuilt, so its files are not used.
+        This is the case if the file is readable and below the scan window. If the state at the first local offset is
+        unknown, the replica may have been rebuilt, so its files are not used.
         """
         is_read = found.file.file_crc32c is not None and found.comparison.compared is SnapshotVerdict.UNVERIFIED
         return self.is_bounded and is_read and not found.provenance.lacks_start

@@ -1,7 +1,7 @@
 """Find the broker that runs on a log directory: its process, its release and its settings.
 
 A broker holds a POSIX lock on `.lock` as long as it runs (kafka.log.LogManager, kafka's server.util.FileLock). Its
-settings are its server.properties, changed by the overrides of its command line (kafka.Kafka.getPropsFromArgs):
+command line names server.properties, and may override settings in this file (kafka.Kafka.getPropsFromArgs):
 
     java [options] <main class> <server.properties> [--override name=value] ...
 

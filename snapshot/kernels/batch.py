@@ -135,8 +135,8 @@ def walk(
         check_crc: whether to verify the CRC of each entry.
         states: array with one WALK_DTYPE, the state of the walk. The walk continues from this state and updates it.
         out: RECORD_BATCH_DTYPE, filled from row `row_count` of the state on. If it is NO_ROWS, no rows are written.
-        slots, deltas: the hash table of a ProducerFold, with `producer_count` deltas. If `slots` is NO_SLOTS, the
-            batches are not folded.
+        slots, deltas: the hash table of a ProducerFold. The state's `producer_count` is the number of its deltas. If
+            `slots` is NO_SLOTS, the batches are not folded.
 
     Returns:
         The next position in `b`, and the reason for the stop.

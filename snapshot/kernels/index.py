@@ -100,7 +100,7 @@ def index(rows: np.ndarray, state: np.ndarray, offset_entries: np.ndarray, time_
         rows: HEADER_DTYPE; position, base_offset, last_offset_delta and max_timestamp are used.
         state: int64, updated for the next window: position of the last indexed batch, largest timestamp, the offset of
             this timestamp, timestamp of the last time entry.
-        offset_entries, time_entries: written from 0 on; each is as long as `rows`.
+        offset_entries, time_entries: arrays as long as `rows`. The function fills them from row 0 on.
     """
     last_position, max_timestamp, max_timestamp_offset, last_timestamp = state[0], state[1], state[2], state[3]
     offset_count = 0

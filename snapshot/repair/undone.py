@@ -1,4 +1,4 @@
-"""Find the snapshots that a broker will delete at its next start, including those of a repair.
+"""Find the snapshots that a broker will delete at its next start, including snapshots that a repair wrote.
 
 A starting broker opens every segment, even below the log start. It recovers a segment if the .index is missing, or if
 the .txnindex names an offset below the base offset. A recovery deletes all later snapshots, except the last ones of the

@@ -1,4 +1,4 @@
-"""Rules for idle producers: which ones tiersnap omits from a snapshot, and which ones a broker drops on loading.
+"""Rules for idle producers: when tiersnap omits a producer from a snapshot, and when a broker drops it on loading.
 
 A broker drops idle producers by its own clock. So a surplus entry in a file does no harm, but a missing entry may.
 tiersnap measures the age of an entry at the largest record timestamp of the segment that ends at the snapshot offset.

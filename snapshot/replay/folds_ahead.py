@@ -75,7 +75,7 @@ class FoldsAhead:
             self._pool.shutdown(cancel_futures=True)
 
     def listed(self, partitions: Iterable[tuple[NamedLogDir, Partition]]) -> Iterator[tuple[NamedLogDir, Partition]]:
-        """Yield the partitions, and call `expect` for each one when it is listed, which is before it is yielded.
+        """Yield the partitions. List some partitions ahead, and call `expect` for each of them.
 
         Raises:
             TiersnapError: the listing failed. The partitions that were listed before the failure are yielded first.

@@ -219,7 +219,7 @@ class ReplayState:
     def boundary(self, offset: int, *, read_snapshot: ReadSnapshot) -> Boundary:
         """Return the state at `offset`, and compare the snapshot file at this offset with it.
 
-        If the file strictly EXTENDS the log, the replay continues with the file's entries. If the state at the first
+        If the strict comparison gives EXTENDS, the replay continues with the file's entries. If the state at the first
         local offset is unknown, the entries are not used, because the file may lack the same producers.
         """
         entries = self._entries_here()

@@ -27,8 +27,8 @@ from tiersnap.snapshot.replay.partition_state import Boundary
 class SnapshotObject:
     """A computed snapshot to store.
 
-    `gaps` returns the gaps between segments below the snapshot's offset. It is called only if an object with the same
-    key exists.
+    `gaps` returns the gaps between segments below the snapshot's offset. A sink calls this function only if an object
+    with the same key exists.
     """
 
     topic: str

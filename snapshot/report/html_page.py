@@ -180,7 +180,7 @@ _FURTHER = (*sorted(TO_UPLOAD, key=RANK.__getitem__), Verdict.UPLOADED, Verdict.
 def _further(report: Report) -> dict[Verdict, tuple[Step, ...]]:
     """Return the steps by verdict, worst first.
 
-    If several verdicts have the same steps, only the first one gets them.
+    If several verdicts have the same steps, the worst of these verdicts has the steps, and the others have none.
     """
     place = place_of(report.run)
     shown: set[tuple[Step, ...]] = set()

@@ -147,7 +147,7 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A piece of the timeline: one segment or several neighbours.
+    """A piece of the timeline: one segment or several neighbouring segments.
 
     Attributes:
         verdict: worst verdict of the segments.

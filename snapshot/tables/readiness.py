@@ -55,7 +55,7 @@ class SegmentJudgement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredVerdict:
-    """A row of `readiness`: the verdict of a segment, valid from a run on until the segment's next row."""
+    """A row of `readiness`: the verdict of a segment since a run. It is valid until the segment's next row."""
 
     log_dir: LogDir
     topic: Topic

@@ -51,7 +51,7 @@ class ProducersAtRisk:
         """Compute, for each producer, the offsets that decide which empty snapshots expose it.
 
         Args:
-            leader: state at the log end, of a leader that never stopped. The constructor removes expired producers.
+            leader: state of a leader that never stopped, at the log end. The constructor removes expired producers.
             sightings: the ranges of batches that name each producer, from the whole log.
             now: epoch ms.
             expiration: ms, producer.id.expiration.ms of the broker; None if producers never expire.
