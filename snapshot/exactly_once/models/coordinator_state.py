@@ -217,7 +217,7 @@ def check_request(
 
 
 def as_reported(answer: Answer, request_version: int) -> Answer:
-    """Return the answer as a client receives it whose request has this version."""
+    """Return the answer that a client with this version of the request receives instead of `answer`."""
     if answer is Answer.PRODUCER_FENCED and request_version < FIRST_VERSION_WITH_FENCED:
         return Answer.INVALID_PRODUCER_EPOCH
     return answer

@@ -133,7 +133,7 @@ def empty_state() -> ReplicaState:
 class RecentBatches:
     """A collector of the newest batches of every producer, for one pass over a log.
 
-    It keeps five batches per producer, 39 bytes each. It also holds batches that are not sorted yet, about as many.
+    It keeps five batches per producer, 39 bytes each. It also keeps about as many batches that are not sorted yet.
     """
 
     _HELD = 65_536

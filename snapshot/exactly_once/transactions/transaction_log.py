@@ -314,7 +314,7 @@ def impossible(value: TransactionLogValue) -> str:
 
 
 def _misplaced(states: CoordinatorStates, numbers: set[int], count: int | None, path: str) -> Iterator[Finding]:
-    """Yield findings about partitions that a topic with `count` partitions lacks, and about misplaced ids."""
+    """Yield findings about partition numbers from `count` on, and about transactional ids in the wrong partition."""
     if count is None:
         return
     for number in sorted(numbers):
