@@ -211,6 +211,8 @@ def folders(
 ) -> DataFrame:
     """Return the folders to list (schema FOLDERS), spread over tasks.
 
+    Each task gets neighbouring folders in order, because ListingAhead reads the keys of a topic in this order.
+
     Each call returns a new plan. Otherwise Spark would read an equal plan from its cache, although files have changed.
 
     Args:
@@ -234,7 +236,8 @@ def folders(
         read = read.groupBy("folder").agg(F.flatten(F.collect_list("records")).alias("read"))
         joined = made.join(read, on="folder", how="left")
         made = joined.withColumn("records", F.coalesce("read", "records")).select(*FOLDERS.names)
-    return made.repartition(max(1, -(-len(found) // per_task)), "log_dir", "folder")
+    task_count = max(1, -(-len(found) // per_task))
+    return made.repartitionByRange(task_count, "log_dir", "folder").sortWithinPartitions("log_dir", "folder")
 
 
 def _of_its_own(spark: SparkSession, rows: pa.RecordBatch) -> DataFrame:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -15,6 +15,7 @@ from tiersnap.jobs.pipeline.listing import ListPartitions
 from tiersnap.jobs.pipeline.remote_states import differences
 from tiersnap.jobs.pipeline.run_context import RunContext
 from tiersnap.jobs.pipeline.totals import RunTotals, asked, of_changes, of_listing, refuse
+from tiersnap.remote_storage.remote_log.listing_ahead import ListingAhead
 from tiersnap.snapshot.units import count_of, human_bytes
 
 _NUMBERED = ("segments", "partitions", "remote_log_segments", "runs")
@@ -49,7 +50,7 @@ def list_sources(run: RunContext) -> RunListing:
     folders = listing.folders(run.spark, run.given.found.folders, told=run.given.told, records=run.given.records)
     task = ListPartitions(
         settings.topic_ids,
-        run.look,
+        replace(run.look, ahead=ListingAhead()),
         since=settings.replay.since(settings.now),
         wants_start=not run.warehouse.exists("partitions"),
         living=settings.replay.broker_expiry(settings.now),

@@ -10,6 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from tiersnap.jobs.pipeline import listing
 from tiersnap.jobs.pipeline.grouping import by_key
 
 pytestmark = pytest.mark.spark
@@ -44,3 +45,17 @@ def test_by_key_needs_one_exchange_and_one_sort(spark: SparkSession, capsys: pyt
     plan = capsys.readouterr().out
     assert plan.count("Exchange") == 1, plan
     assert plan.count("Sort ") == 1, plan
+
+
+@pytest.mark.nightly
+def test_folders_gives_each_task_neighbours_in_order(spark: SparkSession) -> None:
+    """So that one listing of a topic serves a task (ListingAhead)."""
+    found = [("/logs", f"orders-{number}") for number in range(900)]
+    rows = listing.folders(spark, found[::-1]).withColumn("task", F.spark_partition_id()).collect()
+    by_task: dict[int, list[str]] = {}
+    for row in rows:
+        by_task.setdefault(row["task"], []).append(row["folder"])
+    in_order = [folder for task in sorted(by_task) for folder in by_task[task]]
+    assert in_order == sorted(folder for _, folder in found)
+    assert len(by_task) == 5
+    assert max(map(len, by_task.values())) <= 2 * listing.FOLDERS_PER_TASK
