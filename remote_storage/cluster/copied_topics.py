@@ -8,7 +8,7 @@ from itertools import product
 
 from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.cluster.read_records import partitions_of
-from tiersnap.remote_storage.cluster.topic_checks import is_copied, is_marked
+from tiersnap.remote_storage.cluster.topic_checks import is_copied, is_marked, is_tiered
 from tiersnap.remote_storage.cluster.topics import TopicConfig, led_partitions
 from tiersnap.remote_storage.errors import ClusterRefusedError
 from tiersnap.remote_storage.metadata.metadata_cache import MetadataCache
@@ -25,7 +25,8 @@ class CopiedTopics:
     """The copied topics and the paused topics of a cluster, as far as this user may describe them."""
 
     leaders: Mapping[TopicIdPartition, int]  # broker ids, of the partitions that brokers copy and that have a leader
-    marked: Mapping[str, str]  # topic ids by topic name, of the topics whose configs have the mark of a pause
+    topic_ids: Mapping[str, str]  # topic ids by topic name, of tiered topics and of `marked`
+    marked: frozenset[str]  # names of the topics whose configs have the mark of a pause
 
     def led_here(self, log_dirs: Sequence[NamedLogDir]) -> dict[TopicIdPartition, tuple[FileSystem, Partition]]:
         """Return the copied partitions that the broker of the log directories leads, with their local files.
@@ -63,13 +64,16 @@ def ask_topics(cluster: Cluster, log_dirs: Sequence[NamedLogDir], records: Metad
     topics = cluster.topics(names)
     configs = configs_of(cluster, topics)
     copied: list[TopicPartition] = []
-    paused: dict[str, str] = {}
+    topic_ids: dict[str, str] = {}
+    marked: set[str] = set()
     for name, settings in configs.items():
         if is_copied(settings):
             copied += product([name], topics[name].leaders)
         if is_marked(settings):
-            paused[name] = topics[name].topic_id
-    return CopiedTopics(led_partitions(topics, copied), paused)
+            marked.add(name)
+        if is_marked(settings) or is_tiered(settings):
+            topic_ids[name] = topics[name].topic_id
+    return CopiedTopics(led_partitions(topics, copied), topic_ids, frozenset(marked))
 
 
 def configs_of(cluster: Cluster, topics: Iterable[str]) -> dict[str, Mapping[str, TopicConfig]]:

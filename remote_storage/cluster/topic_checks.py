@@ -44,11 +44,15 @@ def is_copying_off(settings: Mapping[str, TopicConfig]) -> bool:
     return value_of(settings, COPY_DISABLE, "false") == "true"
 
 
+def is_tiered(settings: Mapping[str, TopicConfig]) -> bool:
+    """Return whether remote storage is enabled for the topic."""
+    return value_of(settings, REMOTE_STORAGE, "false") == "true"
+
+
 def is_copied(settings: Mapping[str, TopicConfig]) -> bool:
     """Return whether brokers copy the topic's segments to remote storage."""
-    is_tiered = value_of(settings, REMOTE_STORAGE, "false") == "true"
     is_compacted = "compact" in value_of(settings, "cleanup.policy", "delete")
-    return is_tiered and not is_compacted and not is_copying_off(settings)
+    return is_tiered(settings) and not is_compacted and not is_copying_off(settings)
 
 
 def is_marked(settings: Mapping[str, TopicConfig]) -> bool:
@@ -175,7 +179,7 @@ def check_settings(topic: str, settings: Mapping[str, TopicConfig]) -> None:
         raise TieringOffError(
             f"{topic} is compacted, and Kafka does not tier compacted topics", hint="exclude the topic with --topic"
         )
-    if value_of(settings, REMOTE_STORAGE, "false") != "true":
+    if not is_tiered(settings):
         raise TieringOffError(
             f"{topic}: {REMOTE_STORAGE}=false: brokers read no remote segments of the topic",
             hint=f"kafka-configs --alter --topic {topic} --add-config {REMOTE_STORAGE}=true; if the copy task of "

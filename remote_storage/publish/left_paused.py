@@ -1,17 +1,19 @@
-"""Find topics whose copying tiersnap paused. The run that paused them was killed, or is still working."""
+"""Find topics whose copying tiersnap paused, and saved configs that later pauses refuse."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
 from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.cluster.topic_checks import check_copying_was_not_switched_off
 from tiersnap.remote_storage.errors import CopyingOffError, SettingsAsideError, UnblockHeldError
-from tiersnap.remote_storage.locks.saved_configs import SavedConfigsStore
+from tiersnap.remote_storage.locks.saved_configs import SavedConfigs, SavedConfigsStore
+from tiersnap.remote_storage.publish.paused_topics import find_left
 from tiersnap.remote_storage.stores.object_store import ObjectStore
-from tiersnap.snapshot.errors import CorruptDataError
+from tiersnap.remote_storage.stores.requests import in_parallel
+from tiersnap.snapshot.errors import CorruptDataError, NewerFormatError
 
 
 class PauseState(StrEnum):
@@ -19,7 +21,10 @@ class PauseState(StrEnum):
 
     AT_WORK = "AT_WORK"  # a run is working on the topic, and will resume it
     LEFT = "LEFT"  # a run was killed; its saved configs are in remote storage
-    NOTHING_SAVED = "NOTHING_SAVED"  # the saved configs are missing, damaged or from another cluster
+    NOTHING_SAVED = "NOTHING_SAVED"  # the topic has the mark of a pause, but its saved configs are missing
+    DAMAGED = "DAMAGED"  # the saved configs are damaged, or from another cluster
+    NEWER_FORMAT = "NEWER_FORMAT"  # a newer tiersnap saved the configs
+    UNMARKED = "UNMARKED"  # the topic looks paused, as the saved configs show, but lacks the mark
     NOT_ASKED = "NOT_ASKED"  # the remote location is unknown, so saved configs were not read
 
 
@@ -42,28 +47,56 @@ class PausedTopic:
         return f"{self.topic}: {self.reason}"
 
 
-def find_left_paused(cluster: Cluster, store: ObjectStore | None, topic_ids: Mapping[str, str]) -> list[PausedTopic]:
-    """Return the topics that are still paused, sorted by name.
+def find_left_paused(
+    cluster: Cluster, store: ObjectStore | None, topic_ids: Mapping[str, str], marked: Collection[str]
+) -> list[PausedTopic]:
+    """Return the topics that are still paused, or whose saved configs make `publish` refuse them, sorted by name.
+
+    With a store, each topic needs one request.
 
     Args:
         store: the store with the saved configs; None if the remote location is unknown.
-        topic_ids: topic ids by topic name, of the topics for which `topic_checks.is_marked` is True.
+        topic_ids: topic ids by topic name, of tiered topics and of topics with the mark of a pause.
+        marked: names of the topics whose configs have the mark of a pause.
     """
-    states = (_state(cluster, store, name, topic_id) for name, topic_id in sorted(topic_ids.items()))
-    return list(filter(None, states))
-
-
-def _state(cluster: Cluster, store: ObjectStore | None, topic: str, topic_id: str) -> PausedTopic | None:
     if store is None:
         why = "a run of tiersnap paused copying; to see whether that run still works, give --remote"
-        return PausedTopic(topic, PauseState.NOT_ASKED, why)
-    try:
-        saved = SavedConfigsStore(store).find({topic: topic_id}, cluster.cluster_id())
-    except UnblockHeldError as held:
-        return PausedTopic(topic, PauseState.AT_WORK, f"copying is paused: {held.message}")
-    except CorruptDataError as damaged:
-        return PausedTopic(topic, PauseState.NOTHING_SAVED, f"copying is paused: {damaged.message}", damaged.hint)
-    if saved:
+        return [PausedTopic(each, PauseState.NOT_ASKED, why) for each in sorted(marked)]
+    records, cluster_id = SavedConfigsStore(store), cluster.cluster_id()
+
+    def state(topic: str) -> PausedTopic | None:
+        is_marked = topic in marked
+        try:
+            saved = find_left(cluster, records, topic, topic_ids[topic], cluster_id)
+        except (UnblockHeldError, SettingsAsideError, CorruptDataError) as refusal:
+            return _refused(topic, refusal, is_marked=is_marked)
+        if is_marked:
+            return _left(cluster, topic, saved)
+        return None  # copying goes on, and `publish` deletes saved configs that nobody needs
+
+    return list(filter(None, in_parallel(state, sorted(topic_ids))))
+
+
+def _refused(
+    topic: str, refusal: UnblockHeldError | SettingsAsideError | CorruptDataError, *, is_marked: bool
+) -> PausedTopic:
+    """Return the topic with the error that `publish` would raise."""
+    reason = refusal.message.removeprefix(f"{topic}: ")
+    if is_marked:
+        reason = f"copying is paused: {reason}"
+    if isinstance(refusal, UnblockHeldError):
+        return PausedTopic(topic, PauseState.AT_WORK, reason)
+    state = PauseState.DAMAGED
+    if isinstance(refusal, NewerFormatError):
+        state = PauseState.NEWER_FORMAT
+    if isinstance(refusal, SettingsAsideError):
+        state = PauseState.UNMARKED
+    return PausedTopic(topic, state, reason, refusal.hint)
+
+
+def _left(cluster: Cluster, topic: str, saved: SavedConfigs | None) -> PausedTopic | None:
+    """Return the topic with the mark of a pause, unless the run that paused it has ended meanwhile."""
+    if saved is not None:
         why = "an earlier run ended without resuming copying: nothing is tiered, and retention deletes nothing"
         return PausedTopic(topic, PauseState.LEFT, why)
     try:
@@ -72,4 +105,4 @@ def _state(cluster: Cluster, store: ObjectStore | None, topic: str, topic_id: st
         return PausedTopic(topic, PauseState.NOTHING_SAVED, gone.message.removeprefix(f"{topic}: "), gone.hint)
     except CopyingOffError:
         pass
-    return None  # the run has ended meanwhile
+    return None

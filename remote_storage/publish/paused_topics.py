@@ -33,6 +33,7 @@ from tiersnap.remote_storage.publish.pause_copying import (
     settings_while_off,
     still_aside,
 )
+from tiersnap.remote_storage.stores.requests import in_parallel
 from tiersnap.snapshot.errors import TiersnapError
 
 NOT_PAUSED = (CopyingOffError, SettingsAsideError, ClusterRefusedError, UnblockHeldError)
@@ -170,33 +171,55 @@ def restore_left(
         CorruptDataError: the saved configs are damaged, or from another cluster.
     """
     saved, refusals = _find_left(cluster, records, topics, talk)
-    restored: list[SavedConfigs] = []
     for each in saved:
-        try:
-            check_mark(cluster.settings(each.topic), each)
-        except SettingsAsideError as doubt:
-            refusals[each.topic] = doubt
-            continue
-        restored.append(each)
         if not apply:
             talk(f"{each.topic}: an earlier run did not finish; --apply first restores the configs of the topic")
         elif restore(cluster, each):
             talk(f"{each.topic}: an earlier run did not finish; tiersnap has restored the configs of the topic")
-    return Left(tuple(restored), refusals)
+    return Left(tuple(saved), refusals)
+
+
+def find_left(
+    cluster: Cluster, records: SavedConfigsStore, topic: str, topic_id: str, cluster_id: str
+) -> SavedConfigs | None:
+    """Return the configs that a killed run saved for a topic; None if no configs are saved.
+
+    Raises:
+        UnblockHeldError: another run holds the topic.
+        SettingsAsideError: the topic looks paused, but lacks the mark.
+        CorruptDataError: the saved configs are damaged, or from another cluster.
+    """
+    for saved in records.find({topic: topic_id}, cluster_id):
+        check_mark(cluster.settings(topic), saved)
+        return saved
+    return None
 
 
 def _find_left(
     cluster: Cluster, records: SavedConfigsStore, topics: Iterable[str], talk: Talk
 ) -> tuple[list[SavedConfigs], dict[str, TiersnapError]]:
+    """Return the saved configs of topics, and the refusals by topic name."""
     topic_ids = {name: topic.topic_id for name, topic in cluster.topics(topics).items()}
-    cluster_id, refusals = cluster.cluster_id(), dict[str, TiersnapError]()
+    cluster_id = cluster.cluster_id()
+    refusals: dict[str, TiersnapError] = {}
+
+    def ask(topic: str) -> SavedConfigs | None:
+        try:
+            return find_left(cluster, records, topic, topic_ids[topic], cluster_id)
+        except SettingsAsideError as doubt:
+            refusals[topic] = doubt
+            return None
+
+    def ask_held(topic: str) -> SavedConfigs | None:
+        try:
+            return ask(topic)
+        except UnblockHeldError as held:
+            refusals[topic] = held
+            return None
+
+    names = sorted(topic_ids)
     try:
-        return after_other_run(lambda: records.find(topic_ids, cluster_id), talk), refusals
+        found = after_other_run(lambda: in_parallel(ask, names), talk)
     except UnblockHeldError:
-        found: list[SavedConfigs] = []
-        for name, topic_id in topic_ids.items():
-            try:
-                found += records.find({name: topic_id}, cluster_id)
-            except UnblockHeldError as held:
-                refusals[name] = held
-        return found, refusals
+        found = in_parallel(ask_held, names)
+    return [saved for saved in found if saved is not None], refusals

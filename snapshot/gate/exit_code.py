@@ -33,6 +33,8 @@ class OtherProblem(StrEnum):
     STUCK_COPY_AHEAD = "STUCK_COPY_AHEAD"  # `unblock` freed the copy task, which fails at a later segment
     RESTART_NEEDED = "RESTART_NEEDED"  # `unblock` published the segments, and the leader must be restarted
     LEFT_PAUSED = "LEFT_PAUSED"  # a killed run left copying of a topic paused
+    DAMAGED_SAVED_CONFIGS = "DAMAGED_SAVED_CONFIGS"  # saved configs of a topic are damaged: `publish` refuses the topic
+    NEWER_SAVED_CONFIGS = "NEWER_SAVED_CONFIGS"  # a newer tiersnap saved the configs of a topic
     STANDING_LSO = "STANDING_LSO"  # the last stable offset has not moved for an hour, and closed segments are above it
     HANGING_TRANSACTION = "HANGING_TRANSACTION"  # a transaction that only an operator can end
     BROKEN_EXACTLY_ONCE = "BROKEN_EXACTLY_ONCE"  # records were lost or duplicated, or a fenced producer wrote
@@ -77,9 +79,11 @@ _CODES: dict[type[StrEnum], Mapping[StrEnum, ExitCode]] = {
         **dict.fromkeys(OtherProblem, ExitCode.GATE_REFUSED),
         OtherProblem.DAMAGED_STORED_SNAPSHOT: ExitCode.DATA_CORRUPT,
         OtherProblem.LOST_REMOTE_SEGMENT: ExitCode.DATA_CORRUPT,
+        OtherProblem.DAMAGED_SAVED_CONFIGS: ExitCode.DATA_CORRUPT,
         OtherProblem.BROKEN_EXACTLY_ONCE: ExitCode.DATA_CORRUPT,
         OtherProblem.CUT_SEGMENT: ExitCode.DATA_CORRUPT,
         OtherProblem.UNSAFE_STORE: ExitCode.USAGE,
+        OtherProblem.NEWER_SAVED_CONFIGS: ExitCode.USAGE,
         OtherProblem.STUCK_COPY_AHEAD: ExitCode.PARTIAL,
         OtherProblem.RESTART_NEEDED: ExitCode.PARTIAL,
     },

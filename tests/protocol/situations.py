@@ -236,6 +236,13 @@ def damaged_claim(place: Place) -> None:
     place.world.store.flip(place.keys(KeyKind.CLAIM)[0])
 
 
+@situation("damaged saved configs")
+def damaged_saved_configs(place: Place) -> None:
+    """The saved configs of a topic are damaged, and no run has paused the topic"""
+    key = keys.unblock(PARTITION.topic, PARTITION.topic_id or "")
+    place.world.store.put_if_absent(key, b'{"version":1,"clusterId":"damaged')
+
+
 @situation("topic deleted")
 def topic_deleted(place: Place) -> None:
     """The topic was deleted, and brokers have deleted its segments"""

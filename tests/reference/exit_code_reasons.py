@@ -153,6 +153,10 @@ WHY_REMOTE: Mapping[str, Mapping[str, str]] = {
     "damaged snapshot": {
         "v": f"doctor, doctor -b, verify --depth full, {_TIER}, {_PUBLISH}, {_UNBLOCK}, {_MEND}, {_ORPHANS}, {_RESTORE}"
     },
+    "damaged saved configs": {
+        "q": "doctor",
+        "v": f"verify --depth full, {_TIER}, {_MEND}, {_ORPHANS}, {_INSTALL}, {_RESTORE}",
+    },
     "topic deleted": {
         "q": f"doctor, {_INSTALL}",
         "z": f"doctor -b, {_MEND}, {_ORPHANS}",

@@ -11,6 +11,7 @@ import shlex
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from tests.protocol.logs import BASES, PARTITION, template
 from tests.protocol.situations import Place, found
@@ -19,9 +20,11 @@ from tests.reference.model_cluster import CLUSTER_ID
 from tests.reference.next_steps import commands_of
 from tiersnap.jobs.main import run
 from tiersnap.remote_storage.cluster.standing_offsets import STANDS_AFTER_MS
+from tiersnap.remote_storage.layouts import keys
 from tiersnap.remote_storage.layouts.keys import KeyKind
 from tiersnap.remote_storage.locks.process import Process
 from tiersnap.remote_storage.locks.saved_configs import STALE_AFTER_MS, SavedConfigs, SavedConfigsStore
+from tiersnap.remote_storage.metadata.topic_configs import COPY_DISABLE
 from tiersnap.remote_storage.publish.pause_copying import own_values, settings_while_off
 from tiersnap.snapshot.errors import ExitCode
 from tiersnap.snapshot.units import utc
@@ -121,6 +124,58 @@ def test_doctor_says_what_is_not_known_of_a_paused_topic(tmp_path: Path) -> None
             in each["words"]
             for each in result["next"]
         )
+
+
+SAVED = SavedConfigs.of(CLUSTER_ID, PARTITION.topic, PARTITION.topic_id or "", (0,), {COPY_DISABLE: None})
+
+
+@pytest.mark.parametrize("is_paused", [False, True], ids=["not paused", "paused"])
+@pytest.mark.parametrize(
+    ("content", "state", "expected"),
+    [
+        (b"{", "DAMAGED", ExitCode.DATA_CORRUPT),
+        (structs.replace(SAVED, cluster_id="another").encode(), "DAMAGED", ExitCode.DATA_CORRUPT),
+        (b'{"version":2}', "NEWER_FORMAT", ExitCode.USAGE),
+    ],
+    ids=["damaged", "another cluster", "newer"],
+)
+def test_doctor_and_publish_refuse_bad_saved_configs_alike(
+    content: bytes, state: str, expected: ExitCode, is_paused: bool, tmp_path: Path
+) -> None:
+    with found("copying on", tmp_path) as place:
+        if is_paused:
+            pause(place)
+        place.world.store.replace(keys.unblock(PARTITION.topic, PARTITION.topic_id or ""), content)
+        words = (place.disk, "--remote", place.remote)
+        code, out, _ = doctor(place, *words)
+        (topic,) = json.loads(out)["result"]["copying"]["paused"]
+        assert (code, topic["topic"], topic["state"]) == (expected, "orders", state)
+        assert topic["reason"].startswith("copying is paused: ") is is_paused
+        published, _, err = said(place, "publish", *words)
+        assert published == expected
+        assert topic["reason"].removeprefix("copying is paused: ") in err
+        assert topic["hint"] in [each["words"] for each in json.loads(out)["result"]["next"]]
+
+
+def test_doctor_reports_a_topic_that_looks_paused_without_the_mark(tmp_path: Path) -> None:
+    with found("copying on", tmp_path) as place:
+        SavedConfigsStore(place.world.store, process=Process("elsewhere", 7, "boot/1/7")).put(SAVED)
+        place.world.advance(STALE_AFTER_MS + 1)
+        place.world.cluster.change_settings(PARTITION.topic, {COPY_DISABLE: "true"})
+        words = (place.disk, "--remote", place.remote)
+        code, out, _ = doctor(place, *words)
+        (topic,) = json.loads(out)["result"]["copying"]["paused"]
+        assert (code, topic["state"]) == (4, "UNMARKED")
+        refused, _, err = unblock(place)
+        assert (refused, topic["reason"] in err) == (4, True), err
+
+
+def test_doctor_reports_no_saved_configs_that_a_topic_has_already(tmp_path: Path) -> None:
+    with found("copying on", tmp_path) as place:
+        SavedConfigsStore(place.world.store, process=Process("elsewhere", 7, "boot/1/7")).put(SAVED)
+        place.world.advance(STALE_AFTER_MS + 1)
+        code, out, _ = doctor(place, place.disk, "--remote", place.remote)
+        assert (code, json.loads(out)["result"]["copying"]["paused"]) == (0, [])
 
 
 def with_snapshots(place: Place) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Annotated
@@ -19,6 +19,13 @@ from tiersnap.remote_storage.retire.attempts_of_brokers import AttemptLeftovers
 from tiersnap.snapshot.gate.exit_code import OtherProblem
 from tiersnap.snapshot.gate.step_template import NextStep
 from tiersnap.snapshot.units import count_of, human_bytes
+
+_PROBLEMS: Mapping[PauseState, OtherProblem] = {
+    PauseState.DAMAGED: OtherProblem.DAMAGED_SAVED_CONFIGS,
+    PauseState.NEWER_FORMAT: OtherProblem.NEWER_SAVED_CONFIGS,
+}
+"""The problem of a topic by its state, as `publish` has it; LEFT_PAUSED for other states."""
+_RESTORABLE = (PauseState.LEFT, PauseState.NOT_ASKED)  # `unblock` may restore the saved configs
 
 if TYPE_CHECKING:
     from tiersnap.remote_storage.cluster.stuck import StuckPartition
@@ -98,8 +105,8 @@ class CopyFindings:
         """Yield the problems from which the exit code follows. Leftovers are no problem."""
         if self.failing or self.lost_epochs:
             yield OtherProblem.STUCK_COPY
-        if self.left_paused:
-            yield OtherProblem.LEFT_PAUSED
+        for each in self.left_paused:
+            yield _PROBLEMS.get(each.state, OtherProblem.LEFT_PAUSED)
         if self.standing:
             yield OtherProblem.STANDING_LSO
 
@@ -119,8 +126,8 @@ class CopyFindings:
     def _steps_of_pauses(self) -> Iterator[NextStep]:
         from tiersnap.snapshot.gate.next_steps import steps_of
 
-        has_saved_configs = any(each.state is not PauseState.NOTHING_SAVED for each in self.left_paused)
-        if has_saved_configs and not self.failing:  # the steps that free a copy task restore saved configs as well
+        can_restore = any(each.state in _RESTORABLE for each in self.left_paused)
+        if can_restore and not self.failing:  # the steps that free a copy task restore saved configs as well
             yield from steps_of(OtherProblem.LEFT_PAUSED)
         yield from map(NextStep, filter(None, dict.fromkeys(each.hint for each in self.paused)))
 
@@ -181,7 +188,7 @@ def check_copies(
         leftovers = list(find_leftovers(store, known))
     return CopyFindings(
         failing=list(_rows(failing, opened)),
-        paused=find_left_paused(cluster, store, topics.marked),
+        paused=find_left_paused(cluster, store, topics.topic_ids, topics.marked),
         lost_epochs=find_lost_epochs(known, (partition for _, partition in here.values()), topics.leaders),
         standing=find_standing(cluster, here, now),
         leftovers=leftovers,
