@@ -1,25 +1,27 @@
 """Plan a check from one listing of the store: count partitions, segments, bytes and requests.
 
-A partition with claims but without segments is verified, too, because its segments may be lost.
+A partition with claims but without segments is verified, too, because its segments may be lost. A partition whose
+segments are in the other layout is refused, as in other commands.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from heapq import heappush, heappushpop
 
-from tiersnap.remote_storage.errors import ObjectNotFoundError
+from tiersnap.remote_storage.errors import ObjectNotFoundError, OtherLayoutError
 from tiersnap.remote_storage.layouts import keys
 from tiersnap.remote_storage.layouts.keys import KeyKind, ParsedKey
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
-from tiersnap.remote_storage.remote_log.complete import other_layout_error
+from tiersnap.remote_storage.remote_log.complete import check_other_layout
 from tiersnap.remote_storage.remote_log.segment_bytes import FETCH_SIZE
+from tiersnap.remote_storage.remote_log.segment_objects import list_segments
 from tiersnap.remote_storage.stores.object_store import ObjectInfo
+from tiersnap.remote_storage.stores.requests import in_parallel
 from tiersnap.remote_storage.verify.partition_check import sample_order
-from tiersnap.snapshot.errors import TiersnapError
 from tiersnap.snapshot.formats.checkpoints import TopicPartition
 from tiersnap.snapshot.gate.remote_check import CheckDepth, CheckRequest
 from tiersnap.snapshot.units import count_of, human_bytes
@@ -47,6 +49,7 @@ class CheckPlan:
         sampled: see CheckRequest; None if all segments are verified.
         largest: bytes of the largest object of each partition and kind, without logs. Beside the segments to verify, a
             check may read one more object of each kind per partition.
+        refusals: an error for each partition whose complete segments are in the other layout. It is not verified.
     """
 
     location: RemoteLocation
@@ -57,6 +60,7 @@ class CheckPlan:
     bytes: int = 0
     sampled: int | None = None
     largest: dict[tuple[TopicIdPartition, KeyKind], int] = field(default_factory=dict)
+    refusals: list[OtherLayoutError] = field(default_factory=list)
 
     @property
     def request(self) -> CheckRequest:
@@ -163,21 +167,29 @@ def plan_check(
         plan.note(partition, kind, info.size)
         if sampled is None or sample_order(key.segment_id, asked.now) <= sampled:
             plan.add(kind, info.size, info.modified)
+    refused = in_parallel(lambda each: _other_layout(location, each), sorted(elsewhere))
+    plan.refusals += filter(None, refused)
     plan.partitions.update(dict.fromkeys(claimed - elsewhere - plan.partitions.keys(), 0))
-    if not plan.partitions:
-        raise _nothing_to_verify(location, elsewhere)
-    return plan
-
-
-def _nothing_to_verify(location: RemoteLocation, elsewhere: Collection[TopicIdPartition]) -> TiersnapError:
-    """Return the error for a location without segments. `elsewhere`: partitions with segments in the other layout."""
-    if elsewhere:
-        return other_layout_error(location, f"{min(elsewhere)}: remote segments exist in this location")
-    return ObjectNotFoundError(
+    if plan.partitions:
+        return plan
+    for refusal in plan.refusals:
+        raise refusal
+    raise ObjectNotFoundError(
         f"{location.store.uri}: no remote segment in this location is selected",
         hint="compare --remote, its prefix and --layout with server.properties of the brokers; --topic must match the "
         "whole name of a topic",
     )
+
+
+def _other_layout(location: RemoteLocation, partition: TopicIdPartition) -> OtherLayoutError | None:
+    """Return the error if a partition has complete segments, and all of them are in the other layout."""
+    if any(not each.missing for each in list_segments(location, partition)):
+        return None
+    try:
+        check_other_layout(location, partition, ())
+    except OtherLayoutError as error:
+        return OtherLayoutError(f"{partition}: {error.message}", hint=error.hint)
+    return None
 
 
 def _keys(

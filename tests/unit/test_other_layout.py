@@ -117,14 +117,47 @@ def test_verify_refuses_a_location_with_segments_in_the_other_layout(
 
 
 @pytest.mark.usefixtures("uploaded")
-def test_verify_checks_the_partitions_that_use_its_layout(
-    store: DirectoryStore, tmp_path: Path, name: str, other: str
+@pytest.mark.parametrize("has_log_dir", [False, True], ids=["remote", "remote and files"])
+def test_verify_refuses_the_partitions_that_use_the_other_layout(
+    store: DirectoryStore, source: Path, name: str, other: str, has_log_dir: bool
 ) -> None:
-    """Another topic of the location uses the other layout."""
+    folder = write_partition(source, "payments", 0, SEGMENTS, high_watermark=35, indexes=True)
+    tier(folder, store, layout=open_layout(other))
+    files = (source, *NOW) if has_log_dir else ()
+    for layout, refused, its in ((name, "payments-0", other), (other, "orders-0", name)):
+        ran = tiersnap("verify", *files, "--remote", store.root, "--layout", layout)
+        said = f"{refused}: remote segments exist in this location in the layout {its}, but this run uses {layout}"
+        assert_said(ran, 4, "3 segments of 1 partition", said, f"give --layout {its}")
+        (error,) = json.loads(ran.out)["errors"]
+        assert (error["type"], error["message"].startswith(said)) == ("OtherLayoutError", True)
+
+
+@pytest.mark.usefixtures("uploaded")
+def test_verify_refuses_the_other_layout_beside_an_incomplete_segment(
+    store: DirectoryStore, name: str, other: str
+) -> None:
+    location = open_location(store, other)
+    folder = keys.partition_segments(ORDERS, local=location.is_local)
+    store.put_if_absent(f"{folder}{100:020d}-{new_segment_id()}.log", b"x")
+    ran = tiersnap("verify", "--remote", store.root, "--layout", other)
+    assert_said(ran, 4, f"orders-0: remote segments exist in this location in the layout {name}")
+
+
+def test_verify_accepts_incomplete_segments_in_the_other_layout(
+    store: DirectoryStore, tmp_path: Path, name: str, other: str, uploaded: list[RemoteLogSegmentMetadata]
+) -> None:
     folder = write_partition(tmp_path / "logs", "payments", 0, SEGMENTS, high_watermark=35, indexes=True)
     tier(folder, store, layout=open_layout(other))
-    for layout in (name, other):
-        assert_said(tiersnap("verify", "--remote", store.root, "--layout", layout), 0, "3 segments of 1 partition")
+    store.delete([open_layout(name).log_key(each) for each in uploaded])
+    assert_said(tiersnap("verify", "--remote", store.root, "--layout", other), 0, "3 segments of 1 partition")
+
+
+@pytest.mark.usefixtures("uploaded")
+def test_verify_checks_a_partition_with_segments_in_both_layouts(
+    store: DirectoryStore, source: Path, other: str
+) -> None:
+    tier(source / "orders-0", store, layout=open_layout(other))
+    assert_said(tiersnap("verify", "--remote", store.root, "--layout", other), 0, "3 segments of 1 partition")
 
 
 @pytest.mark.usefixtures("uploaded")

@@ -145,7 +145,8 @@ def verify(
 
     CORRUPT and MISSING segments end the command with exit code 5. NOT_COMPARED means that the command found no error,
     but had no log to compare with. NOT_CHECKABLE means that the plugin encrypted the segment. A changed batch with a
-    recomputed CRC is found only by comparison with another copy. After an interruption, continue with --resume.
+    recomputed CRC is found only by comparison with another copy. A partition whose segments are in another layout than
+    --layout is not verified (exit code 4). After an interruption, continue with --resume.
 
     Offsets before the first remote segment are UNVERIFIED (exit code 6) if the log start offset is unknown. Give LOGDIR
     or --bootstrap-server to find out whether retention deleted these offsets.
@@ -305,7 +306,9 @@ class _RemoteSide:
     ) -> Iterator[RemoteCheck]:
         """Yield the checks, and count them in `tally`. If remote storage fails, stop, and add the error to `errors`."""
         try:
-            yield from self.checks(output, begins, tally)[0]
+            checks, counts = self.checks(output, begins, tally)
+            errors += counts.refusals
+            yield from checks
         except ObjectNotFoundError:
             output.talk(f"{self.view.remote}: no remote segments of these partitions")
         except TiersnapError as error:
@@ -331,7 +334,12 @@ def _verify_remote(output: Output, remote: _RemoteSide) -> int:
     if remote.log_dirs:
         begins = remote.view.beginnings(remote.expiry)
     checks, tally = remote.checks(output, begins)
-    output.rows(RemoteCheck, checks, columns=COLUMNS, summary=lambda: _summary(tally), findings=remote.findings)
+    errors = tally.refusals
+    output.rows(
+        RemoteCheck, checks, columns=COLUMNS, summary=lambda: _summary(tally), findings=remote.findings, errors=errors
+    )
+    tell_failures(output, errors)
     remote.tell(output, tally)
     output.warn(*of_unlocated(begins.unlocated, remote=False))
-    return exit_code_of([*remote.findings, *+tally.verdicts, *[Verdict.UNKNOWN_LOG_START] * len(begins.unlocated)])
+    unknown_starts = [Verdict.UNKNOWN_LOG_START] * len(begins.unlocated)
+    return exit_code_of([*remote.findings, *+tally.verdicts, *unknown_starts, *errors])

@@ -19,7 +19,7 @@ from tiersnap.jobs.cli.output import Output
 from tiersnap.jobs.cli.progress import Progress
 from tiersnap.jobs.pipeline.spark_options import SparkRequest
 from tiersnap.jobs.situation.remote_view import RemoteView
-from tiersnap.snapshot.errors import UsageError
+from tiersnap.snapshot.errors import TiersnapError, UsageError
 from tiersnap.snapshot.gate.remote_check import (
     CheckDepth,
     CheckRequest,
@@ -152,12 +152,13 @@ _UNREAD = (RemoteVerdict.NOT_CHECKABLE, RemoteVerdict.GONE)
 
 @dataclass
 class CheckTally:
-    """The counts of verified remote segments."""
+    """The counts of verified remote segments, and the errors of partitions that were not verified."""
 
     verdicts: Counter[RemoteVerdict] = field(default_factory=Counter)
     bytes: int = 0
     skipped: int = 0
     ranges: int = 0  # rows about offsets that no segment contains
+    refusals: list[TiersnapError] = field(default_factory=list)
 
     def watch(self, checks: Iterable[RemoteCheck]) -> Iterator[RemoteCheck]:
         """Yield the checks, and count them."""
@@ -220,6 +221,7 @@ class TierVerification:
         known = _known(self.tier.resume)
         plan = _planned(self.view, self.tier, self.asked, self._is_wanted)
         output.talk(plan.sentence)
+        tally.refusals += plan.refusals
         return tally.watch(self._checks(output, plan, known, tally)), tally
 
     def _is_wanted(self, partition: TopicPartition) -> bool:
@@ -304,7 +306,7 @@ def verify_on_spark(
     # Brokers may have copied and deleted segments since the plan counted them.
     skipped = max(plan.partitions.total() - found.segments, 0)
     ranges = found.verdicts.total() - found.verdicts[RemoteVerdict.GONE] - found.segments
-    tally = CheckTally(found.verdicts, found.bytes, skipped, ranges)
+    tally = CheckTally(found.verdicts, found.bytes, skipped, ranges, [*plan.refusals])
     return iter(found.rows), tally
 
 
