@@ -372,7 +372,7 @@ def _tell_next(
         return place.beside(done.file_of(verdict)).clears(verdict)
 
     # Warnings, so that cron mails these lines even with --quiet.
-    output.warn(*next_steps(done.verdicts, step_of))
+    output.warn(*next_steps(done.verdicts_to_clear, step_of))
     if not info.applied:
         tell_unknown_encryption(output, done.encryption[Encryption.UNKNOWN])
         if done.plan:

@@ -106,6 +106,11 @@ class HostOutcome:
         return sum((each.verdicts for each in self.partitions), Counter[Verdict]())
 
     @property
+    def verdicts_to_clear(self) -> Counter[Verdict]:
+        """Return the number of segments by verdict, without verdicts whose next step the cluster refuses."""
+        return sum((each.verdicts_to_clear for each in self.partitions), Counter[Verdict]())
+
+    @property
     def unlocated(self) -> dict[str, str]:
         """Return why the log start offset is unknown, by partition name.
 

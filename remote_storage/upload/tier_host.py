@@ -34,6 +34,7 @@ from tiersnap.snapshot.formats.checkpoints import TopicPartition
 from tiersnap.snapshot.gate.copy_task import NO_BROKERS, BesideBrokers, ClusterAnswer
 from tiersnap.snapshot.gate.judge import Readiness
 from tiersnap.snapshot.gate.judge_partition import Policy, SegmentReadiness, open_at
+from tiersnap.snapshot.gate.next_steps import needs_upload
 from tiersnap.snapshot.gate.verdict import Verdict
 from tiersnap.snapshot.log.findings import Finding
 from tiersnap.snapshot.log.log_dir import LogDir, Partition, read_properties
@@ -86,9 +87,9 @@ class HostPartition:
         return self.partition.topic, self.partition.partition
 
     def refuse(self, refusal: TiersnapError) -> None:
-        """Set the refusal and drop the plan. If there are segments to tier, add the refusal to `errors`."""
+        """Set the refusal and drop the plan. If segments wait for an upload, add the refusal to `errors`."""
         self.refusal, self.planned = refusal, []
-        if self.is_to_tier:
+        if self.is_refused:
             self.errors.append(refusal)
 
     @property
@@ -117,9 +118,22 @@ class HostPartition:
         return bool(self.events) or any(self.verdicts[each] for each in wanted)
 
     @property
+    def is_refused(self) -> bool:
+        """Return whether the cluster cannot take segments that wait for an upload, perhaps after a next step."""
+        return self.refusal is not None and (self.is_to_tier or any(map(needs_upload, self.verdicts)))
+
+    @property
+    def verdicts_to_clear(self) -> Counter[Verdict]:
+        """Return the number of segments by verdict, for next steps. If refused, omit verdicts that need an upload."""
+        found = self.verdicts
+        if self.refusal is None:
+            return found
+        return Counter({verdict: count for verdict, count in found.items() if not needs_upload(verdict)})
+
+    @property
     def awaits_records(self) -> bool:
         """Return whether UPLOADED segments may lack records. False if `errors` has the refusal of the partition."""
-        if self.refusal is not None and self.is_to_tier:
+        if self.is_refused:
             return False
         return bool(self.verdicts[Verdict.UPLOADED])
 

@@ -191,6 +191,11 @@ def steps_of(problem: StrEnum) -> Steps:
     return _STEPS[type(problem)].get(problem, ())
 
 
+def needs_upload(problem: StrEnum) -> bool:
+    """Return whether a step that clears a problem uploads segments."""
+    return any(Hole.TIER in step.argv for step in steps_of(problem))
+
+
 def mend_from(uri: str, layout: str | None = None) -> NextStep:
     """Return the step that restores remote segments from the location to which they were uploaded."""
     return NextStep("", ("mend", *_IN_CLUSTER, "--from", uri, *(() if layout is None else ("--from-layout", layout))))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -127,6 +128,27 @@ def test_tier_uploads_nothing_that_the_leader_would_refuse(
         assert len(told(plan)["errors"]) == 1
         assert told(plan)["result"]["plan"]["segments"] == told(done)["result"]["segments_uploaded"] == 0
         assert dict(place.world.store.objects) == before
+
+
+def damaged(place: Place) -> None:
+    """The snapshot that the stuck segment lacked exists now, but is damaged. `tier` needs --replace."""
+    (place.disk / "orders-0" / f"{10:020d}.snapshot").write_bytes(b"damaged")
+
+
+@pytest.mark.parametrize("harm", [truncated, diverged, recreated, deleted])
+@pytest.mark.parametrize("lack", [lambda _: None, damaged], ids=["missing snapshot", "damaged snapshot"])
+def test_tier_advises_no_upload_that_the_cluster_refuses(
+    harm: Callable[[Place], object], lack: Callable[[Place], object], tmp_path: Path
+) -> None:
+    with found("stuck", tmp_path) as place:
+        lack(place)
+        advised = type_words(place, *COMMANDS["tier"](place))
+        assert re.search("_SNAPSHOT: tiersnap tier .* --apply", advised.err), advised.err
+        harm(place)
+        for command in ("tier", "tier -a"):
+            ran = type_words(place, *COMMANDS[command](place))
+            assert len(told(ran)["errors"]) == 1, ran.err
+            assert "--apply" not in ran.err, ran.err
 
 
 @pytest.mark.parametrize("harm", [leaderless, truncated, diverged, recreated])
