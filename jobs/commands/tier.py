@@ -383,7 +383,7 @@ def _tell_next(
     elif not info.segments_uploaded and not info.snapshots_written and not info.segments_published:
         is_done = is_fine and not done.verdicts[Verdict.UPLOADED]
         output.talk("nothing to do: no object was written" if is_done else "no object was written")
-    tell_in_remote(output, done.verdicts, step_of)
+    tell_in_remote(output, done.verdicts_to_clear, step_of)
 
 
 def _next_of_plan(plan: TierPlan, *, may_write: bool, has_failed: bool) -> str:

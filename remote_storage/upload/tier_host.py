@@ -124,11 +124,12 @@ class HostPartition:
 
     @property
     def verdicts_to_clear(self) -> Counter[Verdict]:
-        """Return the number of segments by verdict, for next steps. If refused, omit verdicts that need an upload."""
+        """Return the number of segments by verdict. If refused, omit verdicts that an upload or `publish` clears."""
         found = self.verdicts
-        if self.refusal is None:
-            return found
-        return Counter({verdict: count for verdict, count in found.items() if not needs_upload(verdict)})
+        if self.is_refused:
+            for verdict in [each for each in found if needs_upload(each) or each is Verdict.UPLOADED]:
+                del found[verdict]
+        return found
 
     @property
     def awaits_records(self) -> bool:

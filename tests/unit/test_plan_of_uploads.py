@@ -131,16 +131,19 @@ def test_tier_uploads_nothing_that_the_leader_would_refuse(
 
 
 def damaged(place: Place) -> None:
-    """The snapshot that the stuck segment lacked exists now, but is damaged. `tier` needs --replace."""
-    (place.disk / "orders-0" / f"{10:020d}.snapshot").write_bytes(b"damaged")
+    """The segment to upload has a damaged snapshot. `tier` needs --replace."""
+    roll(place)
+    (place.disk / "orders-0" / f"{20:020d}.snapshot").write_bytes(b"damaged")
 
 
 @pytest.mark.parametrize("harm", [truncated, diverged, recreated, deleted])
-@pytest.mark.parametrize("lack", [lambda _: None, damaged], ids=["missing snapshot", "damaged snapshot"])
+@pytest.mark.parametrize(
+    ("name", "lack"), [("stuck", lambda _: None), ("published", damaged)], ids=["missing", "damaged"]
+)
 def test_tier_advises_no_upload_that_the_cluster_refuses(
-    harm: Callable[[Place], object], lack: Callable[[Place], object], tmp_path: Path
+    name: str, lack: Callable[[Place], object], harm: Callable[[Place], object], tmp_path: Path
 ) -> None:
-    with found("stuck", tmp_path) as place:
+    with found(name, tmp_path) as place:
         lack(place)
         advised = type_words(place, *COMMANDS["tier"](place))
         assert re.search("_SNAPSHOT: tiersnap tier .* --apply", advised.err), advised.err
