@@ -64,7 +64,7 @@ class StagedSegment:
         decode_lineage(copy, indexes[IndexType.LEADER_EPOCH] or b"", name="leader epochs")
         log = read_log(store, copy, indexes=indexes)
         if log.faults:
-            raise CorruptDataError("; ".join(log.faults))
+            raise CorruptDataError("; ".join(fault.message for fault in log.faults))
         right.refuse_other_logs(record, right.own(record), log.digest)
         if right.local is not None:
             self._compare_locally(right, right.local, record, log.digest)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tiersnap.remote_storage.layouts.layout import IndexType
+from tiersnap.remote_storage.layouts.layout import INDEXES_OF_ENTRIES, IndexType
 from tiersnap.remote_storage.remote_log.remote_segment import RemoteSegment
 from tiersnap.remote_storage.remote_log.segment_bytes import fetched_segment
 from tiersnap.remote_storage.stores.object_store import ObjectStore
@@ -25,18 +25,27 @@ _PIECE = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
+class SegmentFault:
+    """An error of one object of a segment."""
+
+    file: str  # log, snapshot, leader epochs or the name of an index; "" if the error is about several objects
+    message: str
+    is_missing: bool = False  # whether the object does not exist
+
+
+@dataclass(frozen=True, slots=True)
 class SegmentLog:
     """The result of reading a segment's log.
 
     Attributes:
         runs: state deltas from the first offset on; a new run begins at each of the requested cuts.
         digest: digest over all batch headers, see kernels.digest.
-        faults: errors of indexes and leader epochs, for messages.
+        faults: errors of indexes and leader epochs.
     """
 
     runs: Sequence[Run]
     digest: str
-    faults: tuple[str, ...] = ()
+    faults: tuple[SegmentFault, ...] = ()
 
     @property
     def deltas(self) -> np.ndarray:
@@ -86,14 +95,17 @@ def read_log(
             )
         faults = list(map(_of_epoch, wrong))
         if indexes is not None:
-            faults += [f"{name}: {why}" for name, why in _wrong_indexes(segment, indexes, at_start).items()]
+            for name, why in _wrong_indexes(segment, indexes, at_start).items():
+                is_missing = indexes[INDEXES_OF_ENTRIES[name]] is None
+                faults.append(SegmentFault(name, f"{name}: {why}", is_missing))
     return SegmentLog(runs, end.digest, tuple(faults))
 
 
-def _of_epoch(wrong: WrongEpoch) -> str:
-    return (
+def _of_epoch(wrong: WrongEpoch) -> SegmentFault:
+    return SegmentFault(
+        "log",
         f"log: the batch at offset {wrong.base_offset} has leader epoch {wrong.written}, but the metadata says "
-        f"{wrong.expected}"
+        f"{wrong.expected}",
     )
 
 

@@ -22,7 +22,7 @@ from tiersnap.remote_storage.remote_log.remote_state import count_lost
 from tiersnap.remote_storage.remote_log.segment_objects import SegmentObjects
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.verify.local_log import LocalComparison
-from tiersnap.remote_storage.verify.segment_log import SegmentLog, combined, read_log
+from tiersnap.remote_storage.verify.segment_log import SegmentFault, SegmentLog, combined, read_log
 from tiersnap.snapshot.errors import CorruptDataError
 from tiersnap.snapshot.formats import snapshot_file
 from tiersnap.snapshot.formats.crc32c import crc32c
@@ -39,6 +39,7 @@ from tiersnap.snapshot.units import count_of
 _SMALL = 1 << 20  # limit in bytes for indexes that are read in advance, for dozens of segments at once
 _ALIKE = "the snapshot has the same bytes as"
 Indexes = Mapping[IndexType, bytes | None]
+_ReadError = CorruptDataError | ObjectNotFoundError
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +106,7 @@ class WholeSegmentCheck:
         is_depth = self.asked.depth is CheckDepth.SNAPSHOTS
         return is_depth and not copy.is_encrypted and _size(copy) <= _SMALL
 
-    def prefetched(self, copy: RemoteSegment | None, wanted: Container[str]) -> Indexes | CorruptDataError | None:
+    def prefetched(self, copy: RemoteSegment | None, wanted: Container[str]) -> Indexes | _ReadError | None:
         """Read the indexes of a segment in advance. Return the indexes or the error; None if they are not read.
 
         Any thread may call this.
@@ -115,7 +116,7 @@ class WholeSegmentCheck:
         try:
             return read_indexes(self.store, copy)
         except (CorruptDataError, ObjectNotFoundError) as error:
-            return CorruptDataError(error.message)
+            return error
 
     def skip(self, attempt: SegmentObjects) -> None:
         """Skip a segment.
@@ -128,7 +129,7 @@ class WholeSegmentCheck:
         """Skip a segment that has no usable snapshot, and end the current replay."""
         self._fold = None
 
-    def judge(self, copy: RemoteSegment, ahead: Indexes | CorruptDataError | None = None) -> ReasonedVerdict:
+    def judge(self, copy: RemoteSegment, ahead: Indexes | _ReadError | None = None) -> ReasonedVerdict:
         """Return the verdict of a segment.
 
         Args:
@@ -152,9 +153,9 @@ class WholeSegmentCheck:
         return told
 
     def _read(
-        self, copy: RemoteSegment, ahead: Indexes | CorruptDataError | None, *, is_of_log: bool
+        self, copy: RemoteSegment, ahead: Indexes | _ReadError | None, *, is_of_log: bool
     ) -> ReasonedVerdict:
-        faults: list[str] = []
+        faults: list[SegmentFault] = []
         indexes, entries = self._indexes(copy, ahead, faults)
         log = self._log(copy, indexes, faults, is_of_log=is_of_log)
         if entries is None or faults:
@@ -170,28 +171,28 @@ class WholeSegmentCheck:
         return told
 
     def _indexes(
-        self, copy: RemoteSegment, ahead: Indexes | CorruptDataError | None, faults: list[str]
+        self, copy: RemoteSegment, ahead: Indexes | _ReadError | None, faults: list[SegmentFault]
     ) -> tuple[Indexes, np.ndarray | None]:
         """Return the indexes and the snapshot's entries; None for a damaged snapshot. Errors are added to `faults`."""
         try:
-            if isinstance(ahead, CorruptDataError):
+            if isinstance(ahead, (CorruptDataError, ObjectNotFoundError)):
                 raise ahead
             indexes = ahead or read_indexes(self.store, copy)
         except (CorruptDataError, ObjectNotFoundError) as error:
-            faults.append(error.message)
+            faults.append(SegmentFault("", error.message, isinstance(error, ObjectNotFoundError)))
             return {}, None
         faults.extend(_out_of_order(copy, indexes))
         try:
             decode_lineage(copy, indexes[IndexType.LEADER_EPOCH] or b"", name="leader epochs")
         except CorruptDataError as error:
-            faults.append(error.message)
+            faults.append(SegmentFault("leader epochs", error.message))
         try:
             return indexes, snapshot_file.decode(indexes[IndexType.PRODUCER_SNAPSHOT] or b"", name="snapshot")
         except CorruptDataError as error:
-            faults.append(error.message)
+            faults.append(SegmentFault("snapshot", error.message))
             return indexes, None
 
-    def _log(self, copy: RemoteSegment, indexes: Indexes, faults: list[str], *, is_of_log: bool) -> SegmentLog | None:
+    def _log(self, copy: RemoteSegment, indexes: Indexes, faults: list[SegmentFault], *, is_of_log: bool) -> SegmentLog | None:
         """Read the log if the depth requires it, and continue the replay at depth full. Add errors to `faults`."""
         is_full = self.asked.depth is CheckDepth.FULL
         if not is_full and not self._needs_log(copy):
@@ -205,13 +206,13 @@ class WholeSegmentCheck:
         try:
             log = read_log(self.store, copy, cuts=cuts, indexes=compared, at_start=self._entries_at_start(copy))
         except CorruptDataError as error:
-            faults.append(error.message)
+            faults.append(SegmentFault("log", error.message))
             self._fold = None
             return None
         self.digests[copy.segment_id] = log.digest
         faults.extend(_of_other_files(log.faults, faults))
         if self.local.digests.get(copy.segment_id, log.digest) != log.digest:
-            faults.append("log: its batches differ from the local log")
+            faults.append(SegmentFault("log", "log: its batches differ from the local log"))
         if is_full and is_of_log:
             self._go_on(copy, log, faults)
         return log
@@ -234,14 +235,14 @@ class WholeSegmentCheck:
             self._fold = _Fold(offset, offset)
         return self._fold
 
-    def _go_on(self, copy: RemoteSegment, log: SegmentLog, faults: list[str]) -> None:
+    def _go_on(self, copy: RemoteSegment, log: SegmentLog, faults: list[SegmentFault]) -> None:
         fold = self._fold_up_to(copy.start_offset)
         if copy.end_offset <= fold.end:
             return
         behind = [run for run in log.runs if run.start_offset >= fold.end]
         error = fold.producers.combine(combined(behind))
         if error >= 0:
-            faults.append(f"log: a broker would refuse the batch at offset {error} in a replay")
+            faults.append(SegmentFault("log", f"log: a broker would refuse the batch at offset {error} in a replay"))
         fold.end = copy.end_offset
 
     def _compared(
@@ -350,7 +351,7 @@ class WholeSegmentCheck:
             return
 
 
-def _out_of_order(copy: RemoteSegment, indexes: Indexes) -> Iterator[str]:
+def _out_of_order(copy: RemoteSegment, indexes: Indexes) -> Iterator[SegmentFault]:
     """Yield an error for each index with a wrong size or unordered entries."""
     times, largest = indexes[IndexType.TIMESTAMP] or b"", None
     # If the largest timestamp is 0, the time index has one entry, because its timestamps ascend. It is no padding.
@@ -360,24 +361,24 @@ def _out_of_order(copy: RemoteSegment, indexes: Indexes) -> Iterator[str]:
     for name, index in INDEXES_OF_ENTRIES.items():
         data = indexes[index]
         if data is not None and (fault := fault_of_order(name, data, extent)):
-            yield f"{name}: {fault}"
+            yield SegmentFault(name, f"{name}: {fault}")
 
 
 def _size(copy: RemoteSegment) -> int:
     return sum(place[1] for place in (copy.places or {}).values() if place is not None)
 
 
-def _of_other_files(faults: Iterable[str], told: Iterable[str]) -> list[str]:
+def _of_other_files(faults: Iterable[SegmentFault], told: Iterable[SegmentFault]) -> list[SegmentFault]:
     """Return the faults of files that have no fault in `told` yet."""
-    files = {fault.partition(":")[0] for fault in told}
-    return [fault for fault in faults if fault.partition(":")[0] not in files]
+    files = {fault.file for fault in told}
+    return [fault for fault in faults if fault.file not in files]
 
 
-def _of_faults(faults: Sequence[str]) -> ReasonedVerdict:
+def _of_faults(faults: Sequence[SegmentFault]) -> ReasonedVerdict:
     verdict = RemoteVerdict.CORRUPT
-    if faults and all(fault.endswith("it is missing") for fault in faults):
+    if faults and all(fault.is_missing for fault in faults):
         verdict = RemoteVerdict.MISSING
-    return ReasonedVerdict(verdict, "; ".join(faults))
+    return ReasonedVerdict(verdict, "; ".join(fault.message for fault in faults))
 
 
 def _by_itself(copy: RemoteSegment, entries: np.ndarray) -> ReasonedVerdict:

@@ -15,6 +15,7 @@ from tests.reference.poisoned_tier import TOPIC_ID, poisoned_tier
 from tests.reference.tiered import aiven
 from tiersnap.jobs.cli.option_types import parse_time
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
+from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.verify.check_task import TO_CHECK, CheckTask
 from tiersnap.snapshot.formats.crc32c import crc32c
 from tiersnap.snapshot.gate.remote_check import CHECKS, CheckDepth, CheckRequest
@@ -24,9 +25,22 @@ pytestmark = pytest.mark.unit
 ASKED = CheckRequest(CheckDepth.SNAPSHOTS, parse_time("2026-11-21T12:45:00Z"), 86_400_000)
 
 
+class LosesIndexes(DirectoryStore):
+    """The indexes of a segment are deleted between the listing and the read."""
+
+    def get(self, key: str, *, limit: int | None = None) -> bytes:
+        if "0222-" in key and key.endswith(".indexes"):
+            (Path(self.root) / key).unlink(missing_ok=True)
+        return super().get(key, limit=limit)
+
+
 def checked(at: Path, schedule: Mapping[int, Fault] = MappingProxyType({}), **told: Any) -> list[dict[str, Any]]:
+    return checked_in(FlakyStore(DirectoryStore(at), schedule), **told)
+
+
+def checked_in(store: ObjectStore, **told: Any) -> list[dict[str, Any]]:
     row = {"topic": "churn", "topic_id": TOPIC_ID, "partition": 0, "known": None, "compared": None} | told
-    task = CheckTask(aiven(FlakyStore(DirectoryStore(at), schedule)), ASKED)
+    task = CheckTask(aiven(store), ASKED)
     batches = task([pa.RecordBatch.from_pylist([row], schema=TO_CHECK)])
     return [each for batch in batches for each in batch.to_pylist()]
 
@@ -37,6 +51,12 @@ def test_task_skips_what_the_table_tells_and_looks_again_at_what_is_not_sound(tm
     assert [row["verdict"] for row in first] == ["NOT_COMPARED"] * 5 + ["SUSPECT"] * 2
     again = checked(at.remote, known=first)
     assert [(row["base_offset"], row["verdict"]) for row in again] == [(574, "SUSPECT"), (685, "SUSPECT")]
+
+
+def test_a_segment_whose_object_is_deleted_during_the_check_is_missing(tmp_path: Path) -> None:
+    at = poisoned_tier(tmp_path, "churn-0", rebuilt=None, local_from=7)
+    (row,) = (each for each in checked_in(LosesIndexes(at.remote)) if each["base_offset"] == 222)
+    assert (row["verdict"], row["reason"].endswith("the object does not exist")) == ("MISSING", True)
 
 
 @pytest.mark.parametrize("told", [{"remote": "file:///elsewhere/"}, {"producer_expiration": 1}], ids=str)
