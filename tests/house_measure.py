@@ -18,13 +18,13 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("snapshot", "remote_storage", "jobs")
 # The greatest values that `make lint` accepts; `python -m tests.house_measure` prints the figures of today.
 LIMITS: Mapping[str, float] = {
-    "tokens": 482_736,
-    "branches": 14_586,
+    "tokens": 483_500,
+    "branches": 14_613,
     "functions with more than 10 branches": 44,
     "dense functions (of 6 branches or more: three in four statements), %": 18,
     "comprehensions per 1,000 statements": 27.6,
     "conditional expressions per 1,000 statements": 11.6,
-    "classes": 940,
+    "classes": 941,
     "pairs of classes that share five field names": 37,
     "functions outside gate/ that choose an exit code": 6,
     "docstrings with 'what is', 'what it', 'nobody has' and the like": 1,

@@ -22,6 +22,7 @@ from tiersnap.remote_storage.remote_log.segment_objects import list_segments
 from tiersnap.remote_storage.stores.object_store import ObjectInfo
 from tiersnap.remote_storage.stores.requests import in_parallel
 from tiersnap.remote_storage.verify.partition_check import sample_order
+from tiersnap.snapshot.errors import TiersnapError
 from tiersnap.snapshot.formats.checkpoints import TopicPartition
 from tiersnap.snapshot.gate.remote_check import CheckDepth, CheckRequest
 from tiersnap.snapshot.units import count_of, human_bytes
@@ -170,12 +171,17 @@ def plan_check(
     refused = in_parallel(lambda each: _other_layout(location, each), sorted(elsewhere))
     plan.refusals += filter(None, refused)
     plan.partitions.update(dict.fromkeys(claimed - elsewhere - plan.partitions.keys(), 0))
-    if plan.partitions:
-        return plan
-    for refusal in plan.refusals:
-        raise refusal
-    raise ObjectNotFoundError(
-        f"{location.store.uri}: no remote segment in this location is selected",
+    if not plan.partitions:
+        raise _nothing_to_verify(plan)
+    return plan
+
+
+def _nothing_to_verify(plan: CheckPlan) -> TiersnapError:
+    """Return the error of a plan without partitions."""
+    if plan.refusals:
+        return plan.refusals[0]
+    return ObjectNotFoundError(
+        f"{plan.location.store.uri}: no remote segment in this location is selected",
         hint="compare --remote, its prefix and --layout with server.properties of the brokers; --topic must match the "
         "whole name of a topic",
     )

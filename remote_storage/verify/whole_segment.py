@@ -152,9 +152,7 @@ class WholeSegmentCheck:
             self._fold = None
         return told
 
-    def _read(
-        self, copy: RemoteSegment, ahead: Indexes | _ReadError | None, *, is_of_log: bool
-    ) -> ReasonedVerdict:
+    def _read(self, copy: RemoteSegment, ahead: Indexes | _ReadError | None, *, is_of_log: bool) -> ReasonedVerdict:
         faults: list[SegmentFault] = []
         indexes, entries = self._indexes(copy, ahead, faults)
         log = self._log(copy, indexes, faults, is_of_log=is_of_log)
@@ -192,7 +190,9 @@ class WholeSegmentCheck:
             faults.append(SegmentFault("snapshot", error.message))
             return indexes, None
 
-    def _log(self, copy: RemoteSegment, indexes: Indexes, faults: list[SegmentFault], *, is_of_log: bool) -> SegmentLog | None:
+    def _log(
+        self, copy: RemoteSegment, indexes: Indexes, faults: list[SegmentFault], *, is_of_log: bool
+    ) -> SegmentLog | None:
         """Read the log if the depth requires it, and continue the replay at depth full. Add errors to `faults`."""
         is_full = self.asked.depth is CheckDepth.FULL
         if not is_full and not self._needs_log(copy):
