@@ -3,9 +3,10 @@
 The keys of a topic begin with its name and id, then the partition. Hosts and Spark tasks examine the partitions of a
 topic in the order of their folders' names. One listing of the topic, read page by page, has their keys in this order.
 
-A listing that is read ahead may be a minute old, and its claims may be older or newer than its segments. `Observe` uses
-it only if it shows that the partition needs no work. Otherwise `Observe` lists the partition again. The functions that
-upload, delete, claim or publish call `list_remote_partition` without `listed`, which lists the partition itself.
+A listing that is read ahead may be a minute old, and its claims may be older or newer than its segments. The local log
+may be newer than the listing. `Observe` uses the listing only if it shows that the partition needs no work, and that no
+offset is missing below the local log. Otherwise `Observe` lists the partition again. The functions that upload, delete,
+claim or publish call `list_remote_partition` without `listed`, which lists the partition itself.
 
 The listing of a topic may contain partitions that the caller skips, and reading their keys costs CPU. So the first
 partitions of a topic are listed one by one, and reading ahead ends if it costs more than it saves.

@@ -37,6 +37,7 @@ from tiersnap.snapshot.formats.checkpoints import LeaderEpochs
 from tiersnap.snapshot.log.file_system import FileSystem
 from tiersnap.snapshot.log.leader_epochs import Interval
 from tiersnap.snapshot.log.log_dir import Partition
+from tiersnap.snapshot.log.log_start import begins_below
 from tiersnap.snapshot.replay.expiry import BrokerExpiry
 from tiersnap.snapshot.replay.remote_listing import (
     ClaimedStart,
@@ -166,12 +167,27 @@ class Observe:
 
 
 def _needs_nothing(partition: Partition, listing: RemoteListing) -> bool:
-    """Return whether all closed segments are tiered, and no remote segment is unfinished, lost or a leftover."""
-    if listing.lost or listing.leftover_count:
+    """Return whether all closed segments are tiered, and no remote segment is unfinished, lost or a leftover.
+
+    If remote offsets below the local log are missing, the result is False.
+    """
+    if listing.lost or listing.leftover_count or not _reaches_local_log(partition, listing):
         return False
     tiered = listing.tiered_segments(partition)
     is_finished = all(copy.is_finished for copy in listing.copies)
     return is_finished and all(base in tiered for base, _ in _closed(partition))
+
+
+def _reaches_local_log(partition: Partition, listing: RemoteListing) -> bool:
+    """Return whether the listing covers the offset before the first local segment, if the log may have that offset.
+
+    After a listing was read ahead, a broker may upload a segment and delete its local files. Such a listing lacks the
+    segment, although the local log was read later.
+    """
+    if begins_below(partition) is False:
+        return True
+    first = partition.first_base_offset
+    return listing.coverage(partition.whole_epochs).covers(first - 1, first)
 
 
 def _is_settled(listed: RemoteInventory) -> bool:

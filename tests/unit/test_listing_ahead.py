@@ -329,3 +329,20 @@ def test_a_segment_that_vanished_after_the_page_is_missed(one: Partition) -> Non
     observe = begun(store, partitions)
     store.delete(keys_of(store, last))
     assert observe(last) == RemoteListing(leftover_count=0)
+
+
+def test_a_segment_that_a_broker_moved_to_remote_storage_after_the_page_is_seen(one: Partition) -> None:
+    """The broker uploads the segment, and deletes its local files, between the page and the look at the local log."""
+    store, partitions = orders(range(60), segments=2), partitions_of(one, 60)
+    last = partitions[-1]
+    newest_keys = [key for key in keys_of(store, last) if f"/{10:020d}-" in key]
+    moved = {key: store.objects.pop(key) for key in newest_keys}
+    observe = begun(store, partitions)
+    for key, stored in moved.items():
+        if not key.endswith(".json"):
+            store.objects[key] = stored  # brokers write no claims
+    active = replace(one.segments[-1], base_offset=20, next_base_offset=None)
+    local = replace(last, segments=(active,), log_start_checkpoint=0, log_start_offset=0)
+    found = observe(local)
+    assert found == Observe(aiven(store))(local)
+    assert [copy.base_offset for copy in found.copies] == [0, 10]
