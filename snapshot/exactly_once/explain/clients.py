@@ -31,7 +31,7 @@ _WHEN = {
     "renumbered since": "the producer has given the batch new sequences since it sent it",
     "front removed": "the record that was acknowledged last is below the log start offset",
     "others come first": "earlier batches are still in flight",
-    "others are unresolved": "an earlier batch expired after it was sent, but not the previous one",
+    "others are unresolved": "a batch before the previous batch expired after it was sent",
     "attempts left": "retries and delivery time are left",
     "several records": "the batch has several records",
     "gap remains": "an earlier batch expired after it was sent",
@@ -177,4 +177,4 @@ def _of_kip_691(group: ExceptionGroup) -> str:
     wrapped = ", wrapped once" if group.wraps else ""
     thrown = "" if group.streams_action is None else f", thrown again by Kafka Streams as {group.streams_action}"
     failure = "" if group.failure_type is None else f", of type {group.failure_type}"
-    return f"KIP-691, which Kafka never implemented, proposed it {group.proposed}{wrapped}{thrown}{failure}"
+    return f"KIP-691, which Kafka never implemented, proposed the severity {group.proposed}{wrapped}{thrown}{failure}"

@@ -162,7 +162,8 @@ OF_COORDINATORS: tuple[ExplainedCase[CoordinatorEra], ...] = (
  name | known | client | when
  init                             | CompleteCommit          | -    | a new instance begins
  init-unknown-id                  | -                       | 77 5 | the transactional id is unknown, or has expired
- init-by-name                     | CompleteCommit          | 10 7 | a client asks for the next epoch, and sends its own
+ init-by-name                     | CompleteCommit          | 10 7 | \
+a client asks for the next epoch, and sends its current epoch
  init-again                       | CompleteCommit          | 10 6 | a client repeats its request for the next epoch
  init-again-after-failover        | CompleteCommit reloaded | 10 6 | \
  a client repeats its request for the next epoch, and another coordinator took over

@@ -95,9 +95,9 @@ OF_PARTITIONS: tuple[ExplainedCase[BrokerEra], ...] = (
 the leader has no entry, and the batch of a transaction of version 2 begins above 0
  next-batch                     | known     | 3 10 12 | the batch is the next in sequence
  retry                          | known     | 3 5 9   | the client sends the last batch again
- retry-of-older                 | known     | 3 0 4   | the client sends the batch before the last again
+ retry-of-older                 | known     | 3 0 4   | the client sends the second-last batch again
  retry-of-older-after-restart   | restarted | 3 0 4   | \
-the client sends the batch before the last again, and the broker restarted: a snapshot has only the last batch
+the client sends the second-last batch again, and the broker restarted: a snapshot has only the last batch
  retry-of-oldest                | full      | 3 9 13  | the client sends a batch again that is no longer cached
  gap                            | known     | 3 12 14 | the previous batch is missing
  overlap                        | known     | 3 4 6   | the batch repeats parts of other batches
@@ -109,7 +109,8 @@ the client sends the batch before the last again, and the broker restarted: a sn
 the leader has only a marker of the producer, and the batch begins at 0
  after-marker                   | marked    | 3 5 6   | \
 the leader has only a marker of the producer, and the batch begins above 0
- plain-in-transaction           | open      | 3 10 10 | the batch is outside transactions, but its producer has one open
+ plain-in-transaction           | open      | 3 10 10 | \
+the batch is outside transactions, but its producer has an open transaction
  beside-verification            | known     | 3 10 12 | \
 the leader is still asking the coordinator about an earlier batch of the producer
 """,

@@ -206,12 +206,12 @@ takes the next epoch, numbers all batches in flight from sequence 0, and sends t
  new id      | RETRY      | yes | \
 asks for a new producer id, numbers all batches in flight from sequence 0, and sends them again
  fail        | FAIL_BATCH | no  | fails the batch and sends the next one
- fail+lower  | FAIL_BATCH | no  | fails the batch, lowers the sequences of later ones, and sends those
+ fail+lower  | FAIL_BATCH | no  | fails the batch, lowers the sequences of later batches, and sends these batches
  fail+id     | FAIL_BATCH | yes | fails the batch and goes on with a new producer id
  fail+bump   | FAIL_BATCH | yes | fails the batch and goes on in the next epoch from sequence 0
  abort       | ABORTABLE  | no  | waits for the application to abort the transaction
  abort+lower | ABORTABLE  | no  | lowers the sequences of later batches, and waits for the application to abort
  fatal       | FATAL      | no  | fails everything; the application has to close the producer
- undo        | ABORTABLE  | no  | goes back to where it was before initTransactions
+ undo        | ABORTABLE  | no  | goes back to the state before initTransactions
 """)
 _ROWS = {Reaction(row["reaction"]): row for row in _TABLE}

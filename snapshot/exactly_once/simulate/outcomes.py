@@ -177,7 +177,8 @@ class Tally:
         if self.doubled:
             yield f"write the last batch of {count_of(self.doubled, 'producer')} twice if the producers sent it again"
         if self.doubled_older:
-            yield f"write {count_of(self.doubled_older, 'older batch', 'older batches')} twice in the same way"
+            older = count_of(self.doubled_older, "older batch", "older batches")
+            yield f"write {older} twice if the producers sent them again"
         if not (self.doubled or self.doubled_older):
             yield "append nothing twice"
 

@@ -151,7 +151,7 @@ class RiskTotals:
     def sentences(self) -> dict[str, str]:
         """Return a sentence for each question of `simulate --risk`, by the name of the question."""
         if not self.blocked:
-            return {"risk": f"no closed segment of {count_of(self.partitions, 'partition')} lacks a right snapshot"}
+            return {"risk": f"every closed segment of {count_of(self.partitions, 'partition')} has a right snapshot"}
         return {
             "empty_snapshots": self._empty(),
             "waiting": self._waiting(),
@@ -163,19 +163,19 @@ class RiskTotals:
         said = []
         if sums["lost"]:
             ends = "does not end by itself" if self.endless else f"ends in {human_duration(sums['exposed_ms'])}"
-            said.append(f"would lack {count_of(sums['lost'], 'producer')}, and this {ends}")
+            said.append(f"would lack {count_of(sums['lost'], 'producer')}, an exposure that {ends}")
         if sums["degraded"]:
             said.append(f"would have incomplete entries of {count_of(sums['degraded'], 'producer')}")
         if sums["doubled"]:
             said.append(
                 f"would write up to {count_of(sums['doubled_records'], 'record')} of "
-                f"{count_of(sums['doubled'], 'producer')} twice if they were sent again, "
-                f"{sums['doubled_automatically']} of these by clients on their own"
+                f"{count_of(sums['doubled'], 'producer')} twice if they were sent again "
+                f"({sums['doubled_automatically']} of these producers may retry automatically)"
             )
         if sums["aborted_records"]:
             said.append(f"would give consumers {count_of(sums['aborted_records'], 'aborted record')} as if committed")
         if not said:
-            said.append("would lack nothing: every producer below it has written again, or has been dropped by brokers")
+            said.append("would lack nothing: every producer below the snapshot has written again, or has expired")
         text = "a follower that starts with an empty snapshot " + "; ".join(said)
         if not self.unread:
             return text
@@ -190,8 +190,8 @@ class RiskTotals:
         stuck = self.by_wait.get(str(Wait.STUCK_TIERING_ENABLED), 0)
         if stuck:
             return f"{start}; tiering is enabled, so they wait forever: local retention deletes only tiered segments"
-        end = f"{start}; retention deletes the last of them in {human_duration(sums['wait_ms'])}"
-        end += f", and until then {human_bytes(sums['grows_by_bytes'])} more is written"
+        end = f"{start}; retention deletes the last of these segments in {human_duration(sums['wait_ms'])}"
+        end += f", and brokers write {human_bytes(sums['grows_by_bytes'])} more until then"
         endless = self.by_wait.get(str(Wait.FOR_EVER), 0)
         if endless == self.blocked:
             return f"{start}; no retention ever deletes them"

@@ -69,12 +69,12 @@ def _blocked(partition: Partition, start_offset: int) -> Iterator[Segment]:
 NEXT_STEP = {
     TransactionVerdict.UNKNOWN: "give also the log directories that have the other partitions of __transaction_state",
     TransactionVerdict.YOUNG: "look again later",
-    TransactionVerdict.EXPECTED_MARKER: "start the broker that coordinates it: the coordinator writes the markers "
-    "again when it loads",
-    TransactionVerdict.TWO_PHASE: "wait for the application, which commits or aborts the transaction: no timeout "
-    "ends it",
-    TransactionVerdict.OVERDUE: "start the broker that coordinates it: the coordinator aborts transactions after "
-    "their timeout",
+    TransactionVerdict.EXPECTED_MARKER: "start the broker that coordinates the transaction: the coordinator writes the "
+    "markers again when it loads",
+    TransactionVerdict.TWO_PHASE: "wait until the application commits or aborts the transaction: no timeout ends the "
+    "transaction",
+    TransactionVerdict.OVERDUE: "start the broker that coordinates the transaction: the coordinator aborts "
+    "transactions after their timeout",
     TransactionVerdict.ONGOING: "wait for the producer to end the transaction, or for its timeout",
 }
 
@@ -155,7 +155,7 @@ def _without_id(producer_id: int, log: TransactionLog) -> tuple[TransactionVerdi
     other = log.states.formerly_of(producer_id)
     why = f"no transactional id has producer id {producer_id}"
     if other is not None:
-        why = f"{why}; {other.transactional_id!r} used it earlier, and has producer id {other.value.producer_id} now"
+        why = f"{why}; {other.transactional_id!r} had this producer id earlier, and has {other.value.producer_id} now"
     return TransactionVerdict.HANGING_NO_TID, why
 
 

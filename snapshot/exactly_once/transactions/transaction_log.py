@@ -327,9 +327,9 @@ def _misplaced(states: CoordinatorStates, numbers: set[int], count: int | None, 
             wrong.setdefault(partition, []).append(transactional_id)
     for partition, ids in sorted(wrong.items()):
         message = (
-            f"{TOPIC}-{partition} has {count_of(len(ids), 'transactional id')} that belong to other partitions if "
-            f"the topic has {count_of(count, 'partition')}, such as {ids[0]!r}, which belongs to "
-            f"{TOPIC}-{partition_of(ids[0], count)}: the topic has another number of partitions, or got more; "
-            "--partition-count states the number"
+            f"{TOPIC}-{partition} has {count_of(len(ids), 'transactional id')} of other partitions, if the topic has "
+            f"{count_of(count, 'partition')}. For example, {ids[0]!r} belongs to "
+            f"{TOPIC}-{partition_of(ids[0], count)}. The topic has another number of partitions, or the number was "
+            "raised: give the number as --partition-count"
         )
         yield Finding(FindingKind.WRONG_PARTITION, path, -1, message)

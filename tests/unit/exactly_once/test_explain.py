@@ -144,10 +144,10 @@ CLIENT_FACTS = [
     ]),
     ("OUT_OF_ORDER_SEQUENCE_NUMBER", "3.9", [
         (PRODUCE, "earlier batches are still in flight", "sends the same batch again"),
-        (PRODUCE, "an earlier batch expired after it was sent, but not the previous one", "sends the same batch again"),
+        (PRODUCE, "a batch before the previous batch expired after it was sent", "sends the same batch again"),
         (PRODUCE, "otherwise", "takes the next epoch"),
         (AFTER_PRODUCE, "earlier batches are still in flight", "sends the same batch again"),
-        (AFTER_PRODUCE, "an earlier batch expired after it was sent, but not the previous one", ABORTS),
+        (AFTER_PRODUCE, "a batch before the previous batch expired after it was sent", ABORTS),
         (AFTER_PRODUCE, "otherwise", ABORTS),
     ]),
     ("DELIVERY_TIMED_OUT", "2.5", [
@@ -194,7 +194,7 @@ CLIENT_FACTS = [
     ]),
     ("CLUSTER_AUTHORIZATION_FAILED", "4.1", [(PRODUCE, "in any case", ENDS), (AFTER_PRODUCE, "in any case", ENDS)]),
     ("TRANSACTIONAL_ID_AUTHORIZATION_FAILED", "4.1", [
-        ("InitProducerId", "otherwise", "goes back to where it was before initTransactions"),
+        ("InitProducerId", "otherwise", "goes back to the state before initTransactions"),
         (ANY, "otherwise", ENDS),
     ]),
     ("FENCED_INSTANCE_ID", "3.9", [("TxnOffsetCommit", "otherwise", ABORTS), (ANY, "otherwise", ENDS)]),
@@ -217,7 +217,7 @@ def test_client_does_with_an_error_what_its_release_does(error, client, facts):
 @pytest.mark.parametrize(
     ("error", "told"),
     [("NOT_COORDINATOR", "is not reported to the application while the client tries again; of the group "
-        "RefreshRetriableException; KIP-691, which Kafka never implemented, proposed it RETRY"),
+        "RefreshRetriableException; KIP-691, which Kafka never implemented, proposed the severity RETRY"),
      ("INVALID_TXN_STATE", "is thrown by the next transactional call; of no group; KIP-691, which Kafka never "
          "implemented, proposed it FATAL, thrown again by Kafka Streams as TaskMigratedException, "
          "of type TRANSACTION_FAILED"),
@@ -326,7 +326,7 @@ def test_command_without_a_word_lists_what_it_knows():
 
 
 def test_command_refuses_what_it_does_not_know():
-    said = "not an error of producers, a situation, or a word of a broker's log that tiersnap knows"
+    said = "tiersnap knows no producer error, no situation and no word of a broker's log with this name"
     assert_said(tiersnap("explain", "nothing"), 2, said, "tiersnap explain")
     assert_said(tiersnap("explain", "retry", "--broker", "latest"), 2, "not a release of Kafka")
 

@@ -259,7 +259,7 @@ STALE = Answer.INVALID_PRODUCER_EPOCH
         ),
         (
             [(Write.NEXT, ACCEPT, ACCEPT), (Write.RETRY_OF_OLDER, AGAIN, ACCEPT)],
-            "it would lack none of 1 producer, and write 1 older batch twice in the same way (",
+            "it would lack none of 1 producer, and write 1 older batch twice if the producers sent them again (",
         ),
         (
             [(Write.NEXT, ACCEPT, REFUSED), (Write.RETRY_OF_OLDER, AGAIN, REFUSED)],

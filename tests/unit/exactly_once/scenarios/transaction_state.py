@@ -137,7 +137,7 @@ def _(_: Path) -> None:
 def _(tmp_path: Path) -> None:
     log = read(tmp_path, (key("my-txn"), value()), partition=44, count=50)
     assert kinds(log) == [FindingKind.WRONG_PARTITION]
-    assert "'my-txn', which belongs to __transaction_state-45" in log.findings[0].message
+    assert "'my-txn' belongs to __transaction_state-45" in log.findings[0].message
 
 
 @scenario("T13")

@@ -262,7 +262,7 @@ def test_a_transaction_in_two_phases_is_left_to_its_application(tmp_path: Path) 
     assert row["terminate_command"] == command
     assert f"to abort by force: {command}" in ran.err
     assert "will abort it" not in row["reason"] + ran.err
-    assert "no timeout ends it" in ran.err
+    assert "no timeout ends the transaction" in ran.err
 
 
 def test_a_hanging_transaction_is_shown_with_what_it_blocks_and_the_command_that_aborts_it(tmp_path: Path) -> None:

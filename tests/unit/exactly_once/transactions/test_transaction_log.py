@@ -162,7 +162,7 @@ def test_one_id_in_the_wrong_partition_is_a_finding(tmp_path: Path) -> None:
     assert log.partition_count == 50
     (finding,) = log.findings
     assert finding.finding_kind is FindingKind.WRONG_PARTITION
-    assert "'my-txn', which belongs to __transaction_state-45" in finding.message
+    assert "'my-txn' belongs to __transaction_state-45" in finding.message
 
 
 def test_an_unknown_version_or_a_corrupt_value_is_a_finding_and_the_rest_is_read(tmp_path: Path) -> None:
