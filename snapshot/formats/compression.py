@@ -33,7 +33,7 @@ Codec = Literal["gzip", "lz4", "zstd"]
 _STREAMS: dict[int, Codec] = {GZIP: "gzip", LZ4: "lz4", ZSTD: "zstd"}
 _SNAPPY_JAVA = b"\x82SNAPPY\x00"
 _SNAPPY_JAVA_HEADER = 16
-_HINT = "to see the batch: tiersnap dump FILE; another replica may have an intact one"
+_HINT = "to see the batch: tiersnap dump FILE; another replica may have this batch undamaged"
 
 
 def decompress(codec: int, data: bytes, *, largest: int = LARGEST) -> bytes:

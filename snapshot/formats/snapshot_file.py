@@ -100,8 +100,8 @@ def checked(data: bytes, *, name: str = "snapshot") -> np.ndarray:
     expected_length = size_of(count)
     if len(data) != expected_length:
         raise CorruptSnapshotError(
-            f"{name}: the file has {count_of(len(data), 'byte')}, but its {count_of(count, 'entry', 'entries')} "
-            f"(counted at byte 6) need {expected_length}",
+            f"{name}: the file has {count_of(len(data), 'byte')}, but a snapshot of "
+            f"{count_of(count, 'entry', 'entries')} (the count at byte 6) has {expected_length}",
             hint=hint,
         )
     actual = crc32c(memoryview(data)[_CRC_START:])

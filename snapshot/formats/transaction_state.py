@@ -51,7 +51,7 @@ LATEST_VALUE_VERSION = 1
 _VERSION_BYTES = 2
 _KNOWN_VERSIONS = frozenset(struct.pack(">h", version) for version in range(LATEST_VALUE_VERSION + 1))
 _HINT = "to see the batch: tiersnap dump FILE; other transactional ids are not affected"
-_NEWER = "a newer broker wrote it: use a tiersnap that supports its version"
+_NEWER = "a newer broker wrote this record: use a tiersnap that supports the version"
 
 
 class TransactionStatus(StrEnum):

@@ -127,7 +127,7 @@ def says_room(what: str, needed: int, disk: MountedDisk) -> str:
     sentence = f"{what} need {human_bytes(needed)}, and {disk.says_free()} are free"
     short = needed - disk.writable
     if short > 0:
-        return f"{sentence}: first free {human_bytes(short)} more; existing files stay intact"
+        return f"{sentence}: make room for {human_bytes(short)} more; existing files stay intact"
     return sentence
 
 

@@ -41,7 +41,7 @@ def resolve(uri: str) -> tuple[FileSystem, str]:
         if not _is_utf8(path):
             raise SourceNotFoundError(
                 f"{path!a}: the name of the folder is not UTF-8",
-                hint="create a symbolic link with a UTF-8 name to it, and give the link",
+                hint="create a symbolic link with a UTF-8 name to the folder, and give the path of the link",
             )
         return LOCAL, path
     hint = "use a path, file:///…, s3://bucket/… or hdfs://…"

@@ -264,7 +264,7 @@ def _foreign(log_dir: LogDir) -> Iterator[Finding]:
         if other.state == "unknown":
             todo = "move it away"
             if other.name.startswith("tiersnap-restore."):
-                todo = "run that restore again, or delete the folder"
+                todo = "run the same `tiersnap restore` command again, or delete the folder"
             told = f"no broker starts while a folder of this name is in its log directory: {todo}"
             yield Finding(FindingKind.BAD_FILE_NAME, f"{log_dir.path}/{other.name}", -1, told)
 

@@ -211,7 +211,7 @@ def elsewhere(out: Path, replace: bool, partition: Partition) -> Iterator[Write]
 def _other_content(path: Path) -> ObjectExistsError:
     return ObjectExistsError(
         f"{path}: the file exists with other content",
-        hint="give another --out directory, or --replace; note that another --as-of or --expiration gives other files",
+        hint="add --replace, or give another --out directory; --as-of and --expiration change the content of the files",
     )
 
 

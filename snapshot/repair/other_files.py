@@ -148,7 +148,7 @@ def _why_epochs_are_unknown(filesystem: FileSystem, partition: Partition, begins
     of_batches = set(epochs_of_batches(filesystem, partition.segments, reads_all=True))
     if of_batches.issuperset(_lost_epochs(partition)):
         return ""
-    return "the batches do not have all lost epochs: copy the file from another replica"
+    return "the batches of the log lack some of the lost epochs: copy the file from another replica"
 
 
 def _lost_epochs(partition: Partition) -> list[LeaderEpoch]:

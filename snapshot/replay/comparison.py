@@ -32,8 +32,8 @@ class Comparison:
     without_coordinator_epoch: Annotated[
         int,
         Meta(
-            description="producers that differ only by a coordinator epoch that is not set in the file, as after "
-            "idle time"
+            description="producers without a coordinator epoch in the file, although the log has one, and without "
+            "other differences"
         ),
     ] = 0
     unexplained: Annotated[

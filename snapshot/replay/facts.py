@@ -42,7 +42,9 @@ class PartitionFacts:
     log_end_offset: Annotated[int, Meta(description="log end offset, exclusive")]
     high_watermark: Annotated[
         int | None,
-        Meta(description="high watermark, but not outside the log; null if no checkpoint names the partition"),
+        Meta(
+            description="high watermark, limited to the offsets of the log; null if no checkpoint names the partition"
+        ),
     ]
     last_stable_offset: Annotated[
         int | None, Meta(description="last stable offset; null if the high watermark is unknown")

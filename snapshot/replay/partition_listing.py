@@ -70,7 +70,7 @@ class RemoteLister:
             return listing
         if self._away:
             why = (
-                f"remote storage was not asked about this partition, because it did not answer before: {self._away[0]}"
+                f"remote storage was not asked about this partition, because an earlier request failed: {self._away[0]}"
             )
             return replace(listing, remote_error=RecordedError(why, is_transient=True))
         if records is not None and records.error:

@@ -211,7 +211,7 @@ def start_state(partition: Partition, start: ClaimedStart, entries: np.ndarray) 
     return StartState(start.snapshot_offset, from_entries(entries), history_from=begins, has_adopted=is_complete)
 
 
-NOT_REACHED = "remote storage does not have the log up to its first local segment"
+NOT_REACHED = "remote storage does not have all offsets below the first local segment"
 
 
 def is_continued(partition: Partition, copies: Iterable[ListedCopy]) -> bool | None:

@@ -48,10 +48,11 @@ from tiersnap.snapshot.replay.snapshot_comparison import ReadSnapshot, found_at
 
 # Limits that the plan prints; docs/scan-window.md explains them.
 UNSEEN = (
-    "transactions that ended before the window. If a segment ends inside such a transaction, the snapshot of the "
-    "segment must name it",
-    "markers before the window, if the producer has no transactions in it. The snapshot then has coordinator epoch -1",
-    "errors in a broker's snapshot before the window. Every readable file is uploaded as BROKER_UNVERIFIED",
+    "transactions that ended before the window. If a segment ends inside such a transaction, and its snapshot lacks "
+    "the transaction, the upload refuses the segment",
+    "markers before the window of a producer without transactions in the window. The snapshot then has coordinator "
+    "epoch -1 for this producer",
+    "errors in a broker's snapshot before the window. `run` uploads every readable file as BROKER_UNVERIFIED",
 )
 
 

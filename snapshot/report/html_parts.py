@@ -174,7 +174,8 @@ def headline(report: Report) -> str:
     if total.ready_segments:
         return f"Nothing is blocked: {human_bytes(total.ready_bytes)} are ready to be tiered"
     if total.uploaded_segments:
-        return f"tiersnap uploaded {human_bytes(total.uploaded_bytes)}, and no record of them is known: publish them"
+        size = human_bytes(total.uploaded_bytes)
+        return f"tiersnap uploaded {size}, and no published record of these segments is known: publish them"
     if total.in_remote_segments:
         return f"Brokers uploaded {human_bytes(total.in_remote_bytes)}, but their records were not read"
     if total.tiered_segments:

@@ -51,8 +51,9 @@ class RemoteChecked:
             return f"0 of {of} verified; the last check was {utc(self.last_at)}; {encrypted}"
         how = ", ".join(f"{count} at depth {depth}" for depth, count in sorted(self.depths.items()))
         sentence = (
-            f"{self.verified} of {of} verified ({human_bytes(self.bytes)}; {how}), the last one "
-            f"{utc(self.last_at)}; snapshots of {self.compared} were compared with a log; {self._soundness}"
+            f"{self.verified} of {of} verified ({human_bytes(self.bytes)}; {how}), the last segment at "
+            f"{utc(self.last_at)}; the snapshots of {count_of(self.compared, 'segment')} were compared with a log; "
+            f"{self._soundness}"
         )
         if not self.encrypted:
             return sentence

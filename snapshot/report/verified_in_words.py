@@ -71,6 +71,7 @@ def _checked_in_words(found: Sequence[RemoteChecked]) -> str:
     unread = f"; {many(encrypted, 'encrypted segment')} could not be read" if encrypted else ""
     return (
         f"Of {many(segments, 'remote segment')} in {many(len(found), 'partition')} {verified:,} were verified, the "
-        f"last {time(max(each.last_at for each in found))}; snapshots of {compared:,} were compared with a log; "
+        f"last segment at {time(max(each.last_at for each in found))}; the snapshots of {many(compared, 'segment')} "
+        f"were compared with a log; "
         f"{unsound:,} are not sound{unread}"
     )

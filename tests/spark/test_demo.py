@@ -46,7 +46,7 @@ def test_the_demo_does_the_main_job_and_the_same_again_finds_nothing_to_do(tmp_p
     )
     assert_page(
         after,
-        f"tiersnap uploaded {human(blocked)}, and no record of them is known: publish them",
+        f"tiersnap uploaded {human(blocked)}, and no published record of these segments is known: publish them",
         f"wrote {len(missing)} producer snapshots and uploaded {len(blocked)} segments",
         f"Uploaded 0 B 0 segments {human(blocked)} {len(blocked)} segments +{human(blocked)}",
         f"Waiting {human(blocked)} {len(blocked)} segments 0 B 0 segments",

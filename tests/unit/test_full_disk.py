@@ -86,7 +86,7 @@ def test_a_full_store_is_transient_and_the_next_run_fills_it(empty_disk: SmallDi
 
 def test_repair_says_how_much_must_be_freed_when_the_disk_is_full(disk: SmallDisk) -> None:
     ran = tiersnap("repair", disk.folder, "--apply")
-    assert_said(ran, 3, f"{disk.folder}: the snapshots need 16.0 KiB, and 0 B are free: first free 16.0 KiB more")
+    assert_said(ran, 3, f"{disk.folder}: the snapshots need 16.0 KiB, and 0 B are free: make room for 16.0 KiB more")
     assert "4 snapshots were not written" in ran.err
     assert ran.err.count("cannot write") == 1, "once a disk, whatever number of partitions is on it"
     assert "nothing to write" not in ran.err
@@ -107,7 +107,7 @@ def test_doctor_and_repair_say_the_same_of_free_space(disk: SmallDisk) -> None:
     found = json.loads(tiersnap("doctor", disk.folder).out)["result"]
     assert found["log_dirs"][0]["free_bytes"] == 0
     planned = tiersnap("repair", disk.folder)
-    assert_said(planned, 0, "the snapshots need 16.0 KiB, and 0 B are free: first free 16.0 KiB more")
+    assert_said(planned, 0, "the snapshots need 16.0 KiB, and 0 B are free: make room for 16.0 KiB more")
     screen = tiersnap("doctor", disk.folder, output="table").out
     assert "0 B of" in screen
     steps = lines_of(found["next"])

@@ -272,7 +272,7 @@ def test_log_start_above_the_first_segment_contradicts_the_checkpoint(tmp_path: 
     write_partition(tmp_path, "led", 0, segments, high_watermark=10, indexes=True)
     (tmp_path / "log-start-offset-checkpoint").write_text("0\n0\n")
     ran = tiersnap("repair", tmp_path, "--log-start", "led-0=5", "--apply")
-    assert_said(ran, 2, "log-start-offset-checkpoint does not name it, and its first segment starts at 0")
+    assert_said(ran, 2, "does not name the partition, and the first segment of the partition starts at 0")
     assert not list(tmp_path.rglob("*.snapshot"))
     (tmp_path / "log-start-offset-checkpoint").unlink()
     assert tiersnap("repair", tmp_path, "--log-start", "led-0=5").exit_code == 0, "a copy may lack the checkpoint"

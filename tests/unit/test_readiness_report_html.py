@@ -278,7 +278,10 @@ def test_a_plan_does_not_read_like_something_done() -> None:
     [
         ("READY ACTIVE_SEGMENT", "Nothing is blocked: 1.0 GiB are ready to be tiered"),
         ("TIERED ACTIVE_SEGMENT", "Everything that may be tiered is tiered"),
-        ("TIERED UPLOADED ACTIVE_SEGMENT", "tiersnap uploaded 1.0 GiB, and no record of them is known: publish them"),
+        (
+            "TIERED UPLOADED ACTIVE_SEGMENT",
+            "tiersnap uploaded 1.0 GiB, and no published record of these segments is known: publish them",
+        ),
         ("TIERED IN_REMOTE ACTIVE_SEGMENT", "Brokers uploaded 1.0 GiB, but their records were not read"),
         ("UPLOADED READY", "Nothing is blocked: 1.0 GiB are ready to be tiered"),
         ("COMPACTED_TOPIC ACTIVE_SEGMENT", "Nothing here should be in remote storage"),

@@ -95,10 +95,10 @@ def count_of_three() -> bytes:
     [
         (b"", "0 bytes"),
         (TWO_ENTRIES[:9], "9 bytes"),
-        (TWO_ENTRIES[:56], "has 56 bytes, but its 2 entries (counted at byte 6) need 102"),
-        (TWO_ENTRIES + b"\0", "has 103 bytes, but its 2 entries (counted at byte 6) need 102"),
+        (TWO_ENTRIES[:56], "has 56 bytes, but a snapshot of 2 entries (the count at byte 6) has 102"),
+        (TWO_ENTRIES + b"\0", "has 103 bytes, but a snapshot of 2 entries (the count at byte 6) has 102"),
         (version_2(), "version at byte 0 is 2, expected 1"),
-        (count_of_three(), "the file has 102 bytes, but its 3 entries (counted at byte 6) need 148"),
+        (count_of_three(), "the file has 102 bytes, but a snapshot of 3 entries (the count at byte 6) has 148"),
         (TWO_ENTRIES[:50] + b"\xff" + TWO_ENTRIES[51:], "CRC at byte 2 is b67fedad"),
         (bytes(102), "version at byte 0 is 0"),
         (TWO_ENTRIES[:6] + b"\xff\xff\xff\xff" + TWO_ENTRIES[10:], "-1 entries"),

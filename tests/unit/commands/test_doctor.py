@@ -224,7 +224,7 @@ def test_a_folder_that_keeps_the_broker_from_starting_is_named(log_dir: Path, na
     said = " ".join(ran.out.split())
     assert f"{name}: no broker starts while a folder of this name is in its log directory" in said
     assert max(map(len, (line for line in ran.out.splitlines() if "tiersnap " not in line))) <= 200
-    assert ("run that restore again" in said) == name.startswith("tiersnap")
+    assert ("run the same `tiersnap restore` command again" in said) == name.startswith("tiersnap")
 
 
 def test_a_partition_on_two_disks_is_named_and_not_repaired(log_dir: Path, tmp_path: Path) -> None:
