@@ -26,7 +26,7 @@ from typing import TypeGuard
 from tiersnap.snapshot.errors import UsageError
 
 VARIABLE = "tiersnap_clusters"
-_HINT = 'the smallest value: [{"name": "eu-1", "sources": ["/mnt/kafka-1"], "remote": "s3://bucket/tiers"}]'
+_HINT = 'for example: [{"name": "eu-1", "sources": ["/mnt/kafka-1"], "remote": "s3://bucket/tiers"}]'
 
 
 @dataclass(frozen=True)

@@ -88,7 +88,7 @@ class TiersnapSubmitOperator(SparkSubmitOperator):
             self._wait(context)
         if ending is Ending.FAIL:
             raise AirflowFailException(
-                "tiersnap refused a setting: tiersnap's message in this log, above, names it"
+                "tiersnap refused a setting: tiersnap's error message above in this log names the setting"
             ) from error
         if ending is Ending.AGAIN:
             raise error

@@ -163,7 +163,8 @@ leave_to_broker_option = click.option(
     default=format_duration(LEFT_FOR_MS),
     show_default=True,
     help="Skip a partition if a broker uploaded one of its segments within this time, by the clock of remote storage. "
-    "`none` skips no partition. With --bootstrap-server tiersnap asks the cluster instead.",
+    "`none` skips no partition. With --bootstrap-server tiersnap instead asks the cluster which copy tasks "
+    "work.",
 )
 every_boundary_option = click.option(
     "--all",

@@ -69,7 +69,8 @@ proof_options = opt.as_one(
     once(
         "--unproven",
         is_flag=True,
-        help="Publish even if nothing proves that brokers read --remote. Evidence that they do not ends the command.",
+        help="Publish even if nothing proves that brokers read --remote. The command still ends if evidence shows "
+        "that brokers do not read --remote.",
     ),
 )
 
@@ -162,7 +163,7 @@ def next_steps_of(done: Published, place: Place) -> Iterator[str]:
         yield place.text(set_topic_config(topic, COPY_DISABLE, "false"))
     unblock = place.clears(OtherProblem.STUCK_COPY_AHEAD)
     for partition in done.stuck_ahead:
-        yield f"{partition}: the broker's copy task fails at a later segment than the published ones; next: {unblock}"
+        yield f"{partition}: the broker's copy task fails at a segment after the published segments; next: {unblock}"
 
 
 def _lines(done: Published, place: Place, planned: Mapping[str, int]) -> Iterator[str]:

@@ -147,8 +147,8 @@ def tell_left_to_brokers(output: Output, verdicts: Mapping[Verdict, int]) -> Non
 
     if count := verdicts.get(Verdict.LEFT_TO_BROKER, 0):
         output.talk(
-            f"left to brokers: {count_of(count, 'segment')}: a working copy task of a broker would upload them "
-            "again; if no copy task works, --leave-to-broker none uploads them"
+            f"left to brokers: {count_of(count, 'segment')}, because a working copy task of a broker would upload "
+            "these segments a second time; to upload them if no copy task works: --leave-to-broker none"
         )
 
 
@@ -232,4 +232,4 @@ def of_unknown_beginnings(beginnings: Beginnings) -> Iterator[str]:
     if beginnings.may_pass:
         yield f"next: {again()}"
     elif beginnings.unknown:
-        yield f"{ELSEWHERE}; if they are: tiersnap runbook 'A log that begins in remote storage'"
+        yield f"{ELSEWHERE}; if these options are right: tiersnap runbook 'A log that begins in remote storage'"

@@ -174,8 +174,8 @@ def _refuse_misread(value: object, option: click.Option, setting: str) -> None:
     """Raise UsageError for a boolean if the option is no flag, and for an integer of more than 64 bits."""
     if isinstance(value, bool) and not option.is_flag:
         raise UsageError(
-            f"{setting} is yes or no, but the option is not a flag",
-            hint="if the value is a text, put it in quotes: 'yes', 'no', 'on' or 'off'",
+            f"{setting}: the value is a YAML boolean, but the option is not a flag",
+            hint="to give a text, put the value in quotes: 'yes', 'no', 'on' or 'off'",
         )
     if isinstance(value, int) and value.bit_length() > _MOST_BITS:
         raise UsageError(f"{setting}: the number is too large")

@@ -79,7 +79,7 @@ _SAID: dict[AuditKind, str] = {
     AuditKind.DUPLICATE_EXACT: "The batch at {before} is in the log again at {after}.",
     AuditKind.DUPLICATE_PARTIAL: "The batch at {after} repeats records of earlier batches, which end at {before}.",
     AuditKind.DUPLICATE_RENUMBERED: (
-        "The log has the records at {before} of producer {before_producer_id} a second time at {after} "
+        "The records of producer {before_producer_id} at {before} are in the log again at {after} "
         "(confidence {confidence})."
     ),
     AuditKind.BACKWARD: "The batch at {after} begins at sequence {first_sequence}, although the producer had "

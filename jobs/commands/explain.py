@@ -64,9 +64,9 @@ def explain(output: Output, word: str | None, broker: str | None, client: str | 
     explained = explain_word(word, broker=broker, client=client)
     if explained is None:
         raise UsageError(
-            f"{shortened(word)}: not an error of producers, a situation, or a word of a broker's log that "
-            "tiersnap knows",
-            hint="to list all words that it explains: tiersnap explain",
+            f"{shortened(word)}: tiersnap knows no producer error, no situation and no word of a broker's log with "
+            "this name",
+            hint="to list all words that tiersnap explains: tiersnap explain",
         )
     _warn_of_newer(output, broker, client)
     error = explained.error

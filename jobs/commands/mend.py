@@ -239,7 +239,8 @@ def _print_summary(output: Output, mended: Mended, *, apply: bool) -> int:
         tell_unknown_encryption(output, len(unknown))
     output.talk(*_says(mended, apply=apply))
     if mended.unread:
-        output.talk(f"{count_of(mended.unread, 'wrong segment')} that brokers no longer read: {again('--delete-bad')}")
+        wrong = count_of(mended.unread, "wrong segment")
+        output.talk(f"to delete {wrong} that brokers no longer read: {again('--delete-bad')}")
     return exit_code_of(errors)
 
 

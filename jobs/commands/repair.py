@@ -293,8 +293,9 @@ def _waiting(repair: HostRepair) -> Iterator[str]:
     if above := repair.actions[RepairAction.ABOVE_NEWEST]:
         yield (
             f"{count_of(above, 'snapshot is', 'snapshots are')} not written: above the newest snapshot that the "
-            "broker can load, and after a start the broker would load the highest of them. To write them anyway, "
-            "add --above-newest. Or start the broker, which writes the last two itself, stop it and repair again"
+            "broker can load. After a start the broker would load the highest of these snapshots instead. To write "
+            "them anyway, add --above-newest. Or start the broker, which writes the last two snapshots itself. Then "
+            "stop the broker and repair again"
         )
     for name, why in _LEFT_ALONE.items():
         action = RepairAction(name)

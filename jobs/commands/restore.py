@@ -375,8 +375,9 @@ def _tell_other_cluster(output: Output, plan: RestorePlan) -> None:
     )
     if plan.destination.empty_state:
         output.talk(
-            f"{name}: this replica gets no producers, but followers would compute them from the copied log: if the "
-            "topic has several replicas, raise the cluster's next producer id above the restored ids instead"
+            f"{name}: this replica gets no producers, but followers would compute producers from the copied log. If "
+            "the topic has several replicas, do not use --producer-state empty: raise the cluster's next producer id "
+            "above the restored ids"
         )
 
 
@@ -389,8 +390,8 @@ def _print_transactions(output: Output, name: str, opened: tuple[RestoredTransac
     for each in opened[:_MOST_NAMED]:
         output.warn(
             f"{name}: the transaction of producer {each.producer_id} (epoch {each.producer_epoch}) from offset "
-            f"{each.first_offset} has no end in the restored log: read_committed consumers stop at this offset until "
-            "the same transactional producer ends a transaction in this partition, or until you run "
+            f"{each.first_offset} has no end in the restored log. Consumers with read_committed stop at this offset "
+            "until the same transactional producer ends a transaction in this partition. To abort the transaction: "
             + place.text(abort_transaction(topic, int(partition), "--start-offset", str(each.first_offset)))
         )
     if len(opened) > _MOST_NAMED:

@@ -311,7 +311,7 @@ def show(output: Output, outcome: RunOutcome, settings: RunSettings, report: Pat
     if settings.replay.scan == "window":
         for unseen in UNSEEN:
             output.talk(f"--scan window does not find {unseen}")
-        output.talk("to find all of this: --scan exact")
+        output.talk("to find these transactions, markers and errors: --scan exact")
     output.warn(*next_steps(verdicts, place.clears))
     for log_dir, count in outcome.ready_elsewhere.items():
         output.talk(

@@ -42,8 +42,8 @@ _CAUSES = (
 )
 _WRONG = (SnapshotVerdict.CORRUPT, SnapshotVerdict.SUSPECT)
 _BROKERS_COPY = (
-    "a broker with tiered storage uploads them when its copy task runs next, or since Kafka 4.4 after "
-    "remote.copy.lag.ms or remote.copy.lag.bytes"
+    "a broker with tiered storage uploads these segments when its copy task runs next. Since Kafka 4.4 the copy task "
+    "first waits for remote.copy.lag.ms or remote.copy.lag.bytes"
 )
 
 
@@ -293,7 +293,7 @@ def _next_steps(totals: ScanTotals, place: Place, *, has_remote: bool) -> Iterat
         yield of_not_compared(count, place.text(VERIFY_REMOTE))
     yield from _of_snapshots(totals, place)
     if totals.verdicts[Verdict.READY]:
-        brokers = f"{_BROKERS_COPY}; if no broker does, run"
+        brokers = f"{_BROKERS_COPY}. If no broker uploads them, run"
         if totals.was_asked:
             brokers = "no broker uploads them by itself, so run"
         yield f"next for READY: {brokers}: {place.text(TIER)}"

@@ -390,5 +390,5 @@ def _next_of_plan(plan: TierPlan, *, may_write: bool, has_failed: bool) -> str:
     if not may_write:
         return "no segment can be tiered before the failures are cured" if has_failed else NOTHING_TO_TIER
     if plan.snapshots and not plan.segments:
-        return "nothing was written to remote storage; --apply would upload no segment now, and only write snapshots"
+        return "nothing was written to remote storage; --apply would write snapshots, but upload no segment now"
     return f"nothing was written to remote storage; next: {again('--apply')}"

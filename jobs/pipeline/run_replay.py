@@ -113,5 +113,5 @@ def remember(run: RunContext, found: RunListing, totals: RunTotals) -> None:
         run.append("partitions", missing.unionByName(ends))
         fate = "no longer in the log directory"
         if run.settings.leaders or found.leaders is not None:
-            fate += ", or led by another broker,"
-        run.talk(f"{count_of(totals.gone, 'partition is', 'partitions are')} {fate} since an earlier run")
+            fate += ", or led by another broker"
+        run.talk(f"gone since an earlier run: {count_of(totals.gone, 'partition')} ({fate})")

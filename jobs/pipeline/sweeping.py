@@ -41,6 +41,6 @@ def sweep_listed(listed: DataFrame, location: RemoteLocation, talk: Callable[[st
     removed, failed, first = count_swept(swept)
     if failed:
         partitions = count_of(failed, "partition")
-        _log.warning("leftovers of %s cannot be deleted; the first one: %s", partitions, first)
+        _log.warning("leftovers of %s cannot be deleted; the first failure: %s", partitions, first)
     if removed:
         talk(f"removed {count_of(removed, 'object')} of copy attempts that had ended unfinished")

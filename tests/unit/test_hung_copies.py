@@ -309,7 +309,7 @@ def test_doctor_names_a_copy_that_hangs_and_what_frees_it(tmp_path: Path) -> Non
         assert 3_600_000 <= hung["age_ms"] < 3_700_000
         given = f"--now {now[1].replace('0Z', '0000+00:00')} --bootstrap-server model:9092"
         assert free.startswith(f"tiersnap unblock LOGDIR {given} --remote s3://")
-        assert (free[-8:], step["note"]) == (" --apply", "run it on the host of broker 1")
+        assert (free[-8:], step["note"]) == (" --apply", "run this command on the host of broker 1")
         _, on_host = said(place, "doctor", place.disk, *now)
         assert (hung["waiting_bytes"], on_host["hung"][0]["waiting_bytes"]) == (162, 0), "of the files that are there"
         assert on_host["next"][0]["command"].startswith(f"tiersnap unblock {place.disk} {given} ")
@@ -332,7 +332,7 @@ def test_doctor_restarts_only_brokers_that_the_repair_here_does_not(
     assert [each["verdict"] for each in result["waiting"]] == ["MISSING_SNAPSHOT"]
     assert any(each["command"].startswith("tiersnap repair") for each in result["next"])
     restarts = [each["note"] for each in result["next"] if each["words"].startswith("restart the broker that leads")]
-    assert restarts == ["run it on the host of broker 1"] * is_restarted
+    assert restarts == ["run this command on the host of broker 1"] * is_restarted
 
 
 def test_doctor_names_no_copy_of_a_topic_that_is_not_copied(tmp_path: Path) -> None:

@@ -593,7 +593,7 @@ def test_mend_with_a_cluster_refuses_a_topic_that_it_does_not_have(poisoned, mon
     assert re.search(r"(\d) of \1 segments were mended at", mended.err.splitlines()[-1]), mended.err
     assert "that brokers know" not in mended.err
     left = tiersnap(*mend, "chur.*", poisoned.whole)
-    assert_said(left, 0, "2 wrong segments that brokers no longer read: tiersnap mend ")
+    assert_said(left, 0, "to delete 2 wrong segments that brokers no longer read: tiersnap mend ")
     line = next(each for each in left.err.splitlines() if "no longer read" in each)
     deleted = tiersnap(*shlex.split(line.partition(": tiersnap ")[2]), "--apply")
     assert_said(deleted, 0)

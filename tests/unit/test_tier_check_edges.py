@@ -174,7 +174,7 @@ def test_verify_refuses_disks_with_one_partition_twice_beside_remote(at: Poisone
 )
 def test_verify_refuses_options_of_remote_storage_without_depth(at: PoisonedTier, words: str, hint: str) -> None:
     ran = tiersnap("verify", at.logs, "--remote", at.remote, *NOW, *words.split())
-    said = "is only for remote storage: without --depth tiersnap also verifies the files of LOGDIR"
+    said = "is only for remote storage, but this command also verifies the files of LOGDIR"
     assert_said(ran, 2, f"{words.split()[0]} {said}", hint)
 
 

@@ -129,8 +129,8 @@ def _of_twice(twice: Sequence[CopiedTwice]) -> Iterator[str]:
     if twice:
         first, are = twice[0], count_of(len(twice), "remote segment is", "remote segments are")
         yield (
-            f"{are} duplicates of tiered offsets: in {first.partition} brokers read segment {first.read}, not "
-            f"{first.segment_id}"
+            f"{are} duplicates of other remote segments: in {first.partition} brokers read segment {first.read}, "
+            f"not segment {first.segment_id}"
         )
 
 
@@ -305,7 +305,7 @@ def _lacks_segments(compared: Compared | None) -> TypeGuard[Compared]:
 def _of_hung(copies: CopyProblems, freeing: Iterable[NextStep]) -> Iterator[NextStep]:
     of = ", ".join(sorted({str(each.broker) for each in copies.hung}))
     for each in freeing:
-        yield replace(each, note=f"run it on the host of broker {of}")
+        yield replace(each, note=f"run this command on the host of broker {of}")
 
 
 def _mending(place: Place, compared: Compared) -> Iterator[NextStep]:
@@ -313,7 +313,7 @@ def _mending(place: Place, compared: Compared) -> Iterator[NextStep]:
     if compared.location.state is not LocationState.CONTRADICTED:
         plan = _mend_of(place, compared)
         yield plan
-        yield replace(plan, argv=(*plan.argv, "--apply"), note="does the steps of that plan")
+        yield replace(plan, argv=(*plan.argv, "--apply"), note="applies the plan of the previous command")
 
 
 def _mend_of(place: Place, compared: Compared) -> NextStep:

@@ -51,13 +51,12 @@ class FailingCopyTask:
 
     def says(self) -> str:
         """Return the message about the task."""
-        how = "again and again"
-        if self.ignores_published:
-            how = "although remote storage already has the segments, which the task does not notice"
         said = (
-            f"{self.partition}: the copy task of broker {self.broker} fails {how}, at offset {self.base_offset} "
-            f"after {count_of(self.attempts, 'attempt')}"
+            f"{self.partition}: the copy task of broker {self.broker} fails again and again, at offset "
+            f"{self.base_offset} after {count_of(self.attempts, 'attempt')}"
         )
+        if self.ignores_published:
+            said += "; remote storage already has the segments, but the copy task does not notice them"
         if self.waiting_bytes:
             said += f"; {human_bytes(self.waiting_bytes)} wait"
         return said

@@ -128,7 +128,7 @@ risk_options = opt.as_one(
         "--risk",
         "is_asked",
         is_flag=True,
-        help="Estimate the cost of the alternatives to snapshots that KIP-952 rejected.",
+        help="Estimate the cost of tiering without snapshots, by the alternatives that KIP-952 rejected.",
     ),
     click.option("--boundaries", is_flag=True, help="Print a row for each segment end, not for each partition."),
     click.option(
@@ -261,8 +261,8 @@ def _disagreement(row: ReplicaDisagreement) -> str:
     said = [f"{count_of(row.compared, 'snapshot')} compared"]
     if row.offset is not None:
         said.append(
-            f"its snapshot at offset {row.offset} lacks {count_of(row.only_here, 'producer')} of the one in LOGDIR, "
-            f"has {row.only_there} others, and differs in {row.differing}"
+            f"its snapshot at offset {row.offset} lacks {count_of(row.only_here, 'producer')} of the snapshot in "
+            f"LOGDIR, has {row.only_there} more, and has other values for {row.differing}"
         )
     if row.log_start_goes_back:
         said.append(f"its log starts at offset {row.log_start_offset_there}, below {row.log_start_offset} in LOGDIR")

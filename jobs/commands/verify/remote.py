@@ -85,7 +85,7 @@ class TierRequest:
         given = {"--sample": self.sample, "--resume": self.resume, "--warehouse": self.warehouse}
         for name, value in given.items():
             if value is not None:
-                why = f"{name} is only for remote storage: without --depth tiersnap also verifies the files of LOGDIR"
+                why = f"{name} is only for remote storage, but this command also verifies the files of LOGDIR"
                 alone = "" if name == "--warehouse" else "add --depth snapshots, or "
                 raise UsageError(why, hint=f"{alone}leave LOGDIR out")
 
@@ -299,7 +299,7 @@ def verify_on_spark(
     from tiersnap.snapshot.log.places import located
 
     plan = _planned(view, tier, asked, selection.takes)
-    output.talk(f"{plan.sentence}; fewer if the table remote_checks has valid results")
+    output.talk(f"{plan.sentence}, except segments with a valid result in the table remote_checks")
     task = CheckTask(plan.location, plan.request)
     session = partial(spark.session, java_options=LONG_WORK)
     found = check_remote(session, located(tier.warehouse or ""), plan, task, recheck=tier.recheck, stores=view.stores)

@@ -69,7 +69,7 @@ def test_lines_of_missing_segments_name_the_first_and_count_the_rest():
 def test_next_step_of_missing_segments_is_mend_with_the_options_that_were_given():
     words = ("--bootstrap-server", "h:1", "--remote", "s3://b", "--endpoint-url", "http://m:9", "--path-style")
     given = "--bootstrap-server h:1 --remote s3://b --endpoint-url http://m:9 --path-style"
-    does = "--apply   does the steps of that plan"
+    does = "--apply   applies the plan of the previous command"
     assert steps(MISSING, *words) == [f"tiersnap mend /logs {given}", f"tiersnap mend /logs {given} {does}"]
     gone = [replace(each, lacking=(".log", ".indexes", ".rsm-manifest")) for each in SEGMENTS]
     assert steps(replace(MISSING, missing=replace(MISSING.missing, segments=gone)), *words) == [
@@ -104,7 +104,7 @@ def test_hung_copy_is_freed_by_the_step_that_its_brokers_allow() -> None:
         (restarted,) = steps_of_cluster(place, None, copies, (RESTART_LEADER,))
     assert freed.command.startswith("tiersnap unblock /logs ")
     assert restarted.command == ""
-    assert {freed.note, restarted.note} == {"run it on the host of broker 2"}
+    assert {freed.note, restarted.note} == {"run this command on the host of broker 2"}
 
 
 def test_repeated_command_is_printed_once_with_the_first_note() -> None:

@@ -62,7 +62,7 @@ def test_a_flag_wins_over_the_environment(tmp_path: Path, monkeypatch: pytest.Mo
         ("partition: churn-0\n", "partition cannot be set in the file: give --partition on the command line"),
         ("topic:\n", "topic has no value"),
         ("repair:\n  topic:\n", "topic of repair has no value"),
-        ("topic: yes\n", "topic is yes or no, but the option is not a flag"),
+        ("topic: yes\n", "topic: the value is a YAML boolean, but the option is not a flag"),
         ("- a\n", "expected `setting: value`"),
         ("a: [\n", "not YAML"),
         ("repair: 7\n", "expected `setting: value` lines below repair"),

@@ -83,7 +83,7 @@ class TestAnotherCluster:
         else:
             assert entries["producer_id"].tolist() == [170], "it holds the transaction that is open at the end"
             assert entries["last_sequence"].tolist() == [-1]
-            assert "followers would compute them from the copied log" in done.err
+            assert "followers would compute producers from the copied log" in done.err
         assert "leader epochs up to" in done.err
 
     def test_an_unknown_source_is_asked_for_and_a_recorded_one_not_contradicted(self, store, disk, tmp_path):
