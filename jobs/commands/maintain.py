@@ -36,7 +36,7 @@ _HOUR_MS = 3_600_000
     type=DURATION,
     default="7d",
     show_default=True,
-    help="Delete files that only table versions older than this need.",
+    help="Delete a file if only table versions older than this need the file.",
 )
 @opt.store_options
 @spark_options

@@ -107,8 +107,9 @@ class RestoredSegment:
     once(
         "--producer-state",
         type=click.Choice(("keep", "empty")),
-        help="Keep all producers, or only producers with open transactions (empty). If the target is another cluster, "
-        "you must choose: `keep` is safe only if no producer ids collide.  [default in the same cluster: keep]",
+        help="keep: keep all producers. empty: keep only producers with open transactions. If the target is another "
+        "cluster, you must choose: `keep` is safe only if no producer ids collide.  [default in the same cluster: "
+        "keep]",
     ),
     once("--log-start", type=int, help="Log start offset of one partition.  [default: the first remote offset]"),
     once(

@@ -192,8 +192,8 @@ run_options = opt.as_one(
 @command(VerdictCount, summary=RunSummary, cls=_KeepsWords)
 @run_options
 @opt.cluster_options(
-    "Broker of the cluster. run asks it for tiered segments and working copy tasks, and without --leader for the "
-    "leaders."
+    "Broker of the cluster. run asks it for tiered segments and working copy tasks. Without --leader, run also asks "
+    "it for the leaders."
 )
 @publishing_options
 @spark_options

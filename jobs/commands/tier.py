@@ -187,7 +187,8 @@ class TierSummary:
     "--upload-again",
     metavar="SEGMENT_ID",
     multiple=True,
-    help="Read this segment of tiersnap completely. If it is damaged, upload the segment again under a new id.",
+    help="Read this segment, uploaded by tiersnap, completely. If the segment is damaged, upload it again under a new "
+    "id.",
 )
 @click.option("--report", type=LocalPath(file_okay=False), help="Write the readiness page to this folder.")
 @remote_checks_option

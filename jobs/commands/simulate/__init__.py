@@ -162,8 +162,8 @@ class _Answers:
     click.option(
         "--at",
         type=click.IntRange(min=0),
-        help="Offset of the snapshot. ours and empty: this offset; other origins: the newest file up to this offset.  "
-        "[default for ours and empty: the newest segment's base offset]",
+        help="Offset of the snapshot. --from ours and --from empty use exactly this offset; the other origins use the "
+        "newest file up to this offset.  [default for ours and empty: the newest segment's base offset]",
     ),
     click.option(
         "--broker",
