@@ -100,7 +100,7 @@ def test_repair_writes_what_fits_and_says_so(disk: SmallDisk) -> None:
     with (disk.folder / "filler").open("r+b") as file:
         file.truncate(file.seek(0, os.SEEK_END) - 8192)
     ran = tiersnap("repair", disk.folder, "--apply")
-    assert_said(ran, 3, "2 snapshots are written", "2 snapshots were not written", "first free 8.0 KiB more")
+    assert_said(ran, 3, "2 snapshots are written", "2 snapshots were not written", "make room for 8.0 KiB more")
 
 
 def test_doctor_and_repair_say_the_same_of_free_space(disk: SmallDisk) -> None:
@@ -174,7 +174,7 @@ def test_restore_keeps_no_hidden_reserve(disk: SmallDisk, tmp_path: Path) -> Non
     fill(disk)
     ran = tiersnap(*words)
     assert ran.exit_code == 3, ran.err
-    needs = re.search(r"the folders need (\S+ KiB), and 0 B are free: first free \1 more", ran.err)
+    needs = re.search(r"the folders need (\S+ KiB), and 0 B are free: make room for \1 more", ran.err)
     assert needs is not None, ran.err
     disk.empty()
     assert_said(tiersnap(*words), 0)
