@@ -237,7 +237,7 @@ def missing_snapshot(at: Path) -> Iterator[Site]:
 
 @situation("no snapshots")
 def no_snapshots(at: Path) -> Iterator[Site]:
-    """The partition has no snapshot, as after an old release moved its replica"""
+    """The partition has no snapshot, as after a broker of an old release moved the replica"""
     folder = orders(at)
     for offset in (*BASES[1:], END):
         file_of(folder, offset, ".snapshot").unlink()
@@ -327,7 +327,7 @@ def no_topic_id(at: Path) -> Iterator[Site]:
 
 @situation("hanging transaction")
 def hanging_transaction(at: Path) -> Iterator[Site]:
-    """A transaction hangs, because no transactional id has its producer. Later segments wait"""
+    """A transaction hangs, because its producer id belongs to no transactional id. Later segments wait"""
     log_dir = disk_of(at, "hanging-0")
     for folder in log_dir.glob("__transaction_state-*"):  # of another cluster
         shutil.rmtree(folder)
@@ -379,7 +379,7 @@ def rebuilt_replica(at: Path) -> Iterator[Site]:
 
 @situation("replica without producers")
 def replica_without_producers(at: Path) -> Iterator[Site]:
-    """As *rebuilt replica*, but all closed segments are tiered, so it may lead at any time"""
+    """As *rebuilt replica*, but all closed segments are tiered, so the replica may lead at any time"""
     yield rebuilt(at, local_from=3)
 
 
