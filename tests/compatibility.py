@@ -51,8 +51,9 @@ def page(items: Sequence[pytest.Item]) -> str:
             "\nKafka below 3.6 has no tiered storage. tiersnap repairs its logs, and tiers them for a later broker.\n",
             "## Stores\n",
             *_table(("store", "tried by"), _by_param(items)),
-            f"\n## Spark\n\ntiersnap needs `{spark}`, and the Delta Lake release of `pyproject.toml`. The tests below use "
-            "the Spark release of\n`uv.lock`. Tests of exactness also run nightly with 4.1 (`make nightly-spark`).\n",
+            f"\n## Spark\n\ntiersnap needs `{spark}`, and the Delta Lake release of `pyproject.toml`. The tests below "
+            "use the Spark release of\n`uv.lock`. "
+            "Tests of exactness also run nightly with 4.1 (`make nightly-spark`).\n",
             *_table(("where", "tried by"), _by_file(items)),
             "",
         ]

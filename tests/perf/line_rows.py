@@ -92,7 +92,7 @@ def _again(scale: Scale, work: Path) -> Iterator[Row]:
         tiersnap("tier", log.path, *_remote(url), "--apply")
         second = tiersnap("tier", log.path, *_remote(line), "--apply")
     yield Row(
-        f"tier again over a line of {SECONDS * 1000:.0f} ms, {log.segments - 1:,} segments tiered",
+        f"tier with nothing to do over a line of {SECONDS * 1000:.0f} ms, {log.segments - 1:,} segments tiered",
         "≤ 10 s",
         f"{second.seconds:.1f} s",
         f"{second.cpu:.1f} s of CPU",

@@ -46,7 +46,7 @@ def rows(scale: Scale) -> Iterator[Row]:
     cpu, requests = look(count, 1, ahead=True)
     more, most = cpu - few, _LONG_SECONDS * count / _LONG
     yield Row(
-        f"look at one partition of {count:,} tiered segments, nothing new, above one of one segment",
+        f"listing of a partition of {count:,} tiered segments, nothing new, minus the CPU for a partition of 1 segment",
         f"≤ {most:g} CPU s",
         f"{more:.1f} CPU s, {requests} requests",
         f"{most:g} CPU s",
@@ -62,7 +62,7 @@ def _fleet_row(segments: int, partitions: int) -> Row:
     cpu_alone, requests_alone = look(segments, sample, _TOPICS, ahead=False)
     each, alone = 1000 * cpu / partitions, 1000 * cpu_alone / sample
     return Row(
-        f"look at {partitions:,} partitions of {segments} tiered segments in {_TOPICS} topics, nothing new",
+        f"listing of {partitions:,} partitions of {segments} tiered segments in {_TOPICS} topics, nothing new",
         f"≤ {_PARTITION_MS:g} ms CPU a partition",
         f"{each:.1f} ms, {requests / partitions:.1f} requests",
         f"{alone:.1f} ms, {requests_alone / sample:.1f} requests (each partition listed alone)",

@@ -67,7 +67,7 @@ def rows(scale: Scale) -> Iterator[Row]:
         f"a snapshot every {every} segments",
         "",
         f"{ours:.2f} s ({segments / ours:.0f} segments/s)",
-        f"{peer:.2f} s (all deltas in one run, as many snapshots)",
+        f"{peer:.2f} s (all deltas in one fold, as many snapshots)",
         peer / ours,
         None,
     )
