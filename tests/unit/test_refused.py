@@ -117,11 +117,12 @@ def test_finding_about_a_file_that_was_deleted_meanwhile_asks_for_another_run() 
 
 
 @pytest.mark.parametrize("problem", OtherProblem)
-def test_other_problems_are_refused_unless_data_is_lost_or_a_part_was_done(problem: OtherProblem) -> None:
+def test_other_problems_are_refused_unless_they_are_worse_or_a_part_was_done(problem: OtherProblem) -> None:
     codes = {
         **dict.fromkeys(("DAMAGED_STORED_SNAPSHOT", "LOST_REMOTE_SEGMENT", "BROKEN_EXACTLY_ONCE", "CUT_SEGMENT"), 5),
+        "DAMAGED_SAVED_CONFIGS": 5,
         **dict.fromkeys(("STUCK_COPY_AHEAD", "RESTART_NEEDED"), 6),
-        "UNSAFE_STORE": 2,
+        **dict.fromkeys(("UNSAFE_STORE", "NEWER_SAVED_CONFIGS"), 2),
     }
     assert exit_code_of([problem]) == codes.get(problem, 4)
 
