@@ -33,6 +33,7 @@ from tiersnap.remote_storage.mend.actions import MendOutcome
 from tiersnap.remote_storage.mend.make_again import RemoteLogs
 from tiersnap.remote_storage.mend.mend import MendRequest, MendTier
 from tiersnap.remote_storage.mend.mend_rules import MendRules
+from tiersnap.remote_storage.mend.replace_wrong import upload_right
 from tiersnap.remote_storage.mend.segments_to_mend import Mending
 from tiersnap.remote_storage.metadata.metadata_records import SegmentRecord, SegmentUpdate
 from tiersnap.remote_storage.metadata.remote_index import RemoteIndex
@@ -48,7 +49,7 @@ from tiersnap.remote_storage.remote_log.remote_segment import RemoteSegment, rea
 from tiersnap.remote_storage.remote_log.segment_objects import list_segments
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.stores.object_store import ObjectInfo, ObjectStore, PutResult
-from tiersnap.remote_storage.upload.tier_job import Tierer
+from tiersnap.remote_storage.upload.tier_job import Tierer, TierJob
 from tiersnap.remote_storage.verify.local_log import LocalLogs, local_logs
 from tiersnap.remote_storage.verify.partition_check import PartitionCheck
 from tiersnap.snapshot.errors import ExitCode, RemoteStorageError, TiersnapError, TransientError
@@ -71,11 +72,15 @@ class Brokers:
         self.store = DirectoryStore(at.remote)
         name, _, number = at.name.rpartition("-")
         self.partition = TopicIdPartition(name, "lZ6vvmajTWKDBUTV6SQAtQ", int(number))
-        self.cluster = ModelCluster()
-        self.cluster.create(self.partition, end=max(at.expected))
         self.failures: list[TiersnapError] = []
         self.records = [each.metadata for each in self.complete()]
-        for each in self.records:
+        self.publish(self.records)
+
+    def publish(self, records: Sequence[RemoteLogSegmentMetadata]) -> None:
+        """Make a cluster that knows these segments and no others."""
+        self.cluster = ModelCluster()
+        self.cluster.create(self.partition, end=max(self.at.expected))
+        for each in records:
             self.cluster.append(SegmentRecord(replace(each, state=STARTED)))
             self.cluster.append(SegmentUpdate(each.id, 1, 5, FINISHED))
 
@@ -471,6 +476,25 @@ def test_a_complete_attempt_that_no_record_finished_does_not_count_as_uploaded(r
     assert told(right.mend(depth=CheckDepth.FULL, log=True)) == [("REPLACE", "MENDED")]
     assert (right.failures, right.snapshots()) == ([], right.expected())
     assert set(right.verdicts().values()) <= {"MATCHES", "EXTENDS"}
+
+
+def test_a_segment_of_tiersnap_that_ends_above_the_last_published_one_does_not_count_as_uploaded(right):
+    """mend does not publish it, because the copy task continues at the end of the last published segment."""
+    *right.records, above = right.records
+    last = right.records[-1]
+    epochs = dict(above.segment_leader_epochs) | dict(last.segment_leader_epochs)
+    longer = replace(last, end_offset=above.end_offset, segment_leader_epochs=tuple(sorted(epochs.items())))
+    local = local_logs([str(right.whole)], Selection(), Beginnings(), check_crc=True)
+    logs = RemoteLogs(right.location, MendRules(Expiry(None, NOW), DAY), local, {})
+    with logs.right_segments(right.partition, [longer]) as segments, segments.of(longer, prefers_local=True) as segment:
+        longer_id = upload_right(TierJob(right.location, right.partition, Tierer("run", NOW, timeout=None)), segment)
+    right.store.delete(right.layout.object_keys(above))
+    right.publish(right.records)
+    damage(right, len(right.records) - 1, ".log", flipped)
+    assert told(right.mend(depth=CheckDepth.FULL, log=True)) == [("REPLACE", "MENDED")]
+    assert (right.failures, right.snapshots()) == ([], right.expected())
+    assert set(right.verdicts().values()) <= {"MATCHES", "EXTENDS"}
+    assert longer_id not in {each.segment_id for each in right.read()}
 
 
 def test_a_topic_that_is_compacted_now_is_refused_before_a_byte_is_sent(poisoned):
