@@ -20,7 +20,7 @@ from tests.broker.harness.topics import alter_topic, create_topic
 from tests.broker.harness.waiting import wait_until
 from tests.broker.harness.writing import write_segments
 from tiersnap.jobs.main import run as tiersnap
-from tiersnap.remote_storage.cluster.client import Cluster
+from tiersnap.remote_storage.publish import plan_publication
 
 pytestmark = [pytest.mark.broker, pytest.mark.parametrize("release", releases(CURRENT_VERSION))]
 
@@ -137,7 +137,7 @@ def test_lost_copies_are_named_where_none_of_ours_is_near_and_what_retention_tak
             begun = 2 * (CLOSED + 2)
             wait_until(lambda: deletions(broker) == begun, "retention takes all of it", seconds=30)
 
-        after_the_first(monkeypatch, Cluster, "log_offsets", take_all)
+        after_the_first(monkeypatch, plan_publication, "leader_offsets", take_all)
         code, rows, said = publish_all(broker, tier, capsys)
         assert (code, rows[0]["others"], len(rows)) == (0, "", 1)
         assert "nothing to publish" in said
