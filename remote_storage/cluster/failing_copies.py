@@ -30,7 +30,7 @@ def find_failing(
     If the records raise a suspicion, watch the suspected partitions for up to three task intervals.
 
     Args:
-        records: all records of the cluster.
+        records: all records of `__remote_log_metadata`.
         leaders: leaders of the partitions that brokers copy.
         log_dirs: log directories of leaders. tiersnap reads leader epochs there if this client cannot ask leaders.
         now: ms.

@@ -159,7 +159,7 @@ def find_all_hung(
     """Return the hung copies of all partitions that brokers copy.
 
     Args:
-        cache: all records of the cluster.
+        cache: all records of `__remote_log_metadata`.
         log_dirs: log directories of leaders. tiersnap reads leader epochs there if this client cannot ask leaders.
 
     Raises:

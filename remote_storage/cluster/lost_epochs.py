@@ -54,7 +54,7 @@ def find_lost_epochs(
     """Return the partitions whose next segment to copy has no leader epoch.
 
     Args:
-        records: all records of the cluster.
+        records: all records of `__remote_log_metadata`.
         partitions: partitions in log directories of their leader.
         leaders: leaders of the partitions that brokers copy.
     """

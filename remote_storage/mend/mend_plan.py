@@ -81,7 +81,7 @@ def _extents(index: RemoteIndex) -> set[tuple[object, ...]]:
 def may_be_deleted(index: RemoteIndex, segment: RemoteLogSegmentMetadata, log_start: int, proof: ReadWhole) -> str:
     """Return the reason why a segment may not be deleted; "" if right segments have all its offsets.
 
-    The right segments must have been read fully in this run.
+    `proof` has the right segments, which this run read fully.
 
     Args:
         log_start: log start offset. If the segment's deletion has begun, offsets below the log start are ignored.

@@ -46,7 +46,7 @@ def _finished_by_brokers(cache: MetadataCache) -> Iterator[RemoteLogSegmentMetad
 
 @dataclass
 class Looked:
-    """The result of a search for the newest segments of brokers."""
+    """The newest segments that brokers uploaded, as a search in remote locations found them."""
 
     location: RemoteLocation  # the location with `found`; if `found` is None, the first location
     found: RemoteLogSegmentMetadata | None = None  # the newest segment that has an object

@@ -161,7 +161,7 @@ class Left:
 def restore_left(
     cluster: Cluster, records: SavedConfigsStore, topics: Iterable[str], talk: Talk, *, apply: bool
 ) -> Left:
-    """Restore the configs that killed runs overrode. Without `apply`, only report these topics.
+    """Restore the topic configs that a killed run had changed. Without `apply`, only report these topics.
 
     A topic is refused if another run holds it and does not end (UnblockHeldError). It is also refused if another writer
     may have changed its configs (SettingsAsideError).

@@ -22,7 +22,7 @@ class PublishCounts:
 
     @classmethod
     def of(cls, plans: Iterable[PublishPlan]) -> PublishCounts:
-        """Return the counts of plans with segments to publish and without a refusal."""
+        """Return the totals over the plans that publish segments. Refused plans do not count."""
         sizes: list[int] = []
         records = 0
         for plan in plans:

@@ -47,7 +47,7 @@ def complete_in_other_layout(
 def check_layout(location: RemoteLocation, partition: TopicIdPartition, finished: str) -> None:
     """Raise OtherLayoutError if the segment with the id `finished` is complete in the other layout."""
     if complete_in_other_layout(location, partition, {finished}):
-        raise other_layout_error(location, "the segment is complete in this location")
+        raise other_layout_error(location, f"the segment {finished} of {partition} is complete")
 
 
 def check_other_layout(location: RemoteLocation, partition: TopicIdPartition, published: Collection[str]) -> None:

@@ -198,7 +198,10 @@ class LogHead:
         return f"from {start} on" if self.first is None else f"{start} to {self.first - 1}"
 
 
-_ASK = "The log start offset shows which: give the LOGDIR of a broker that has the partition, or --bootstrap-server"
+_ASK = (
+    "The log start offset decides which of the two is true: give the LOGDIR of a broker that has the partition, or "
+    "--bootstrap-server"
+)
 _UNKNOWN_START = f"no remote segment has the offsets {{}}: retention deleted them, or they were lost. {_ASK}"
 _OLD_CHECKPOINT = (
     "no remote segment has the offsets {}: they were lost, or retention deleted them. log-start-offset-checkpoint of "

@@ -59,7 +59,10 @@ class AuditCount:
 
 @dataclass(frozen=True, slots=True)
 class AuditRow:
-    """A finding of the audit. Unknown values are None. `before_last_offset` is the last offset of the earlier batch."""
+    """A finding of the audit. Unknown values are None.
+
+    `before_last_offset` is the last offset of the earlier one of the two compared batches.
+    """
 
     harm: str
     kind: str

@@ -54,7 +54,7 @@ class StoredReplay:
     fingerprint: Annotated[
         str,
         Meta(
-            description='digest of the listing and the settings of a REPLAYED; "" if the partition must be '
+            description='in a row of kind REPLAYED, a digest of listing and settings; "" if the partition must be '
             "replayed again"
         ),
     ] = ""

@@ -161,7 +161,7 @@ class RemoteRecords:
 
     known: Annotated[int, Meta(description="published segments that brokers read")]
     sentence: str
-    place: Annotated[str, Meta(description="evidence for or against brokers reading the remote location")]
+    place: Annotated[str, Meta(description="evidence that brokers read this remote location, or that they do not")]
     missing: list[MissingRemoteSegment]
 
 

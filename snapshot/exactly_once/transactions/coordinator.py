@@ -91,7 +91,7 @@ class CoordinatorStates:
 def newest_states(records: Iterable[TransactionRecord]) -> CoordinatorStates:
     """Return the newest state of each transactional id.
 
-    If an id has records in several partitions, the highest partition counts. In a partition, the highest offset counts.
+    If an id has records in several partitions, use the partition with the highest number. There, use the last record.
     """
     newest: dict[str, TransactionRecord] = {}
     readable: dict[str, TransactionRecord] = {}

@@ -178,7 +178,6 @@ def test_help_of_every_command_needs_no_extra_and_80_columns(tmp_path: Path) -> 
     assert len(helps) == len(CONTRACTS) + 3
     for text in helps:
         assert "Usage: tiersnap" in text
-        assert "is complete in this location" not in text
         assert "--help" in text
 
 
