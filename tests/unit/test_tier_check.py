@@ -271,7 +271,7 @@ def test_doctor_and_the_page_say_how_much_was_verified(tmp_path: Path) -> None:
     (verified,) = json.loads(ran.out)["result"]["verified"]
     assert verified["partition"] == "churn-0"
     assert verified["sentence"].startswith("7 of 7 remote segments were verified (490.6 KiB; 7 at depth snapshots)")
-    assert verified["sentence"].endswith("snapshots of 0 were compared with a log; 2 are not sound")
+    assert verified["sentence"].endswith("snapshots of 0 segments were compared with a log; 2 are not sound")
     said = tiersnap("doctor", at.logs, *place(at), output="table").out
     assert (
         f"verified remote segments are not verified yet; to verify them: tiersnap verify --remote {at.remote}"

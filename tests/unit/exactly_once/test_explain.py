@@ -219,14 +219,14 @@ def test_client_does_with_an_error_what_its_release_does(error, client, facts):
     [("NOT_COORDINATOR", "is not reported to the application while the client tries again; of the group "
         "RefreshRetriableException; KIP-691, which Kafka never implemented, proposed the severity RETRY"),
      ("INVALID_TXN_STATE", "is thrown by the next transactional call; of no group; KIP-691, which Kafka never "
-         "implemented, proposed it FATAL, thrown again by Kafka Streams as TaskMigratedException, "
+         "implemented, proposed the severity FATAL, thrown again by Kafka Streams as TaskMigratedException, "
          "of type TRANSACTION_FAILED"),
      ("MESSAGE_TOO_LARGE", "is given to the callback of send, and thrown by the next transactional call; of no "
-         "group; KIP-691, which Kafka never implemented, proposed it ABORTABLE, wrapped once, "
+         "group; KIP-691, which Kafka never implemented, proposed the severity ABORTABLE, wrapped once, "
          "thrown again by Kafka Streams as TxnCorruptedException, of type MESSAGE_REJECTED"),
      ("GROUP_AUTHORIZATION_FAILED", "is thrown by the next transactional call; of the group "
          "InvalidConfigurationException; KIP-691, which Kafka never implemented, "
-         "proposed it FATAL, thrown again by Kafka Streams as TaskMigratedException")],
+         "proposed the severity FATAL, thrown again by Kafka Streams as TaskMigratedException")],
 )  # fmt: skip
 def test_application_is_told_as_kip_1050_groups_it_and_not_as_kip_691_wanted(error, told):
     (row,) = [row for row in explain(error).rows if row.who == "application"]
