@@ -187,7 +187,7 @@ class _Answers:
     click.option(
         "--producers",
         is_flag=True,
-        help="Print a row for each producer and write, for the newest brokers or --broker.",
+        help="Print a row for each producer and each of its writes, for the newest brokers or --broker.",
     ),
     opt.crc_option,
     opt.expiration_option,

@@ -261,9 +261,12 @@ def _disagreement(row: ReplicaDisagreement) -> str:
     said = [f"{count_of(row.compared, 'snapshot')} compared"]
     if row.offset is not None:
         said.append(
-            f"its snapshot at offset {row.offset} lacks {count_of(row.only_here, 'producer')} of the snapshot in "
-            f"LOGDIR, has {row.only_there} more, and has other values for {row.differing}"
+            f"the replica's snapshot at offset {row.offset} lacks {count_of(row.only_here, 'producer')} of LOGDIR's "
+            f"snapshot, has {count_of(row.only_there, 'producer')} that LOGDIR's snapshot lacks, and has other values "
+            f"for {count_of(row.differing, 'producer')}"
         )
     if row.log_start_goes_back:
-        said.append(f"its log starts at offset {row.log_start_offset_there}, below {row.log_start_offset} in LOGDIR")
+        said.append(
+            f"the replica's log starts at offset {row.log_start_offset_there}, below {row.log_start_offset} in LOGDIR"
+        )
     return f"replica {row.partition} in {row.replica}: {'; '.join(said)}"

@@ -28,10 +28,10 @@ _BATCHES = (
 )
 _WHEN = {
     "no log start": "the response has no log start offset, because the leader moved",
-    "renumbered since": "the producer has given the batch new sequences since it sent it",
+    "renumbered since": "the producer gave the batch new sequences after this request",
     "front removed": "the record that was acknowledged last is below the log start offset",
     "others come first": "earlier batches are still in flight",
-    "others are unresolved": "a batch before the previous batch expired after it was sent",
+    "others are unresolved": "an earlier batch expired after it was sent, and is not the directly previous batch",
     "attempts left": "retries and delivery time are left",
     "several records": "the batch has several records",
     "gap remains": "an earlier batch expired after it was sent",

@@ -162,8 +162,10 @@ class RiskTotals:
         sums = self.sums
         said = []
         if sums["lost"]:
-            ends = "does not end by itself" if self.endless else f"ends in {human_duration(sums['exposed_ms'])}"
-            said.append(f"would lack {count_of(sums['lost'], 'producer')}, an exposure that {ends}")
+            ends = f"brokers drop the last of these producers in {human_duration(sums['exposed_ms'])}"
+            if self.endless:
+                ends = "brokers never drop some of these producers"
+            said.append(f"would lack {count_of(sums['lost'], 'producer')} ({ends})")
         if sums["degraded"]:
             said.append(f"would have incomplete entries of {count_of(sums['degraded'], 'producer')}")
         if sums["doubled"]:
@@ -175,7 +177,9 @@ class RiskTotals:
         if sums["aborted_records"]:
             said.append(f"would give consumers {count_of(sums['aborted_records'], 'aborted record')} as if committed")
         if not said:
-            said.append("would lack nothing: every producer below the snapshot has written again, or has expired")
+            said.append(
+                "would lack nothing: every producer below the snapshot offset has written again, or has expired"
+            )
         text = "a follower that starts with an empty snapshot " + "; ".join(said)
         if not self.unread:
             return text

@@ -69,8 +69,8 @@ def _blocked(partition: Partition, start_offset: int) -> Iterator[Segment]:
 NEXT_STEP = {
     TransactionVerdict.UNKNOWN: "give also the log directories that have the other partitions of __transaction_state",
     TransactionVerdict.YOUNG: "look again later",
-    TransactionVerdict.EXPECTED_MARKER: "start the broker that coordinates the transaction: the coordinator writes the "
-    "markers again when it loads",
+    TransactionVerdict.EXPECTED_MARKER: "start the broker that coordinates the transaction: after its start the broker "
+    "writes the markers again",
     TransactionVerdict.TWO_PHASE: "wait until the application commits or aborts the transaction: no timeout ends the "
     "transaction",
     TransactionVerdict.OVERDUE: "start the broker that coordinates the transaction: the coordinator aborts "
@@ -186,10 +186,10 @@ def _of_overdue(known: KnownTransaction, log: TransactionLog, as_of: int) -> tup
     )
     if value.producer_epoch == LARGEST_EPOCH:
         why = (
-            f"its producer epoch is {LARGEST_EPOCH}, and up to Kafka 4.2 no coordinator can abort that epoch "
-            "(KAFKA-20090)"
+            f"the producer epoch is {LARGEST_EPOCH}, and no coordinator up to Kafka 4.2 can abort a transaction of "
+            "this epoch (KAFKA-20090)"
         )
-        return TransactionVerdict.HANGING_LAST_EPOCH, f"{told}, {why}"
+        return TransactionVerdict.HANGING_LAST_EPOCH, f"{told}: {why}"
     at_work = log.work_after(known.record.partition, deadline, as_of)
     if at_work >= HANGS_AFTER_MS:
         why = f"its coordinator has run for {human_duration(at_work)} since the timeout and did not abort it"

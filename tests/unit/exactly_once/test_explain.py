@@ -134,20 +134,20 @@ ABORTS, ENDS = "waits for the application to abort the transaction", "fails ever
 CLIENT_FACTS = [
     ("UNKNOWN_PRODUCER_ID", "2.4", [
         (PRODUCE, "the response has no log start offset", "sends the same batch again"),
-        (PRODUCE, "the producer has given the batch new sequences", "sends the same batch again"),
+        (PRODUCE, "the producer gave the batch new sequences", "sends the same batch again"),
         (PRODUCE, "the record that was acknowledged last is below", "numbers all batches in flight from sequence 0"),
         (PRODUCE, "otherwise", "fails the batch and goes on with a new producer id"),
         (AFTER_PRODUCE, "the response has no log start offset", "sends the same batch again"),
-        (AFTER_PRODUCE, "the producer has given the batch new sequences", "sends the same batch again"),
+        (AFTER_PRODUCE, "the producer gave the batch new sequences", "sends the same batch again"),
         (AFTER_PRODUCE, "the record that was acknowledged last", "numbers all batches in flight from sequence 0"),
         (AFTER_PRODUCE, "otherwise", ENDS),
     ]),
     ("OUT_OF_ORDER_SEQUENCE_NUMBER", "3.9", [
         (PRODUCE, "earlier batches are still in flight", "sends the same batch again"),
-        (PRODUCE, "a batch before the previous batch expired after it was sent", "sends the same batch again"),
+        (PRODUCE, "an earlier batch expired after it was sent, and is not the", "sends the same batch again"),
         (PRODUCE, "otherwise", "takes the next epoch"),
         (AFTER_PRODUCE, "earlier batches are still in flight", "sends the same batch again"),
-        (AFTER_PRODUCE, "a batch before the previous batch expired after it was sent", ABORTS),
+        (AFTER_PRODUCE, "an earlier batch expired after it was sent, and is not the", ABORTS),
         (AFTER_PRODUCE, "otherwise", ABORTS),
     ]),
     ("DELIVERY_TIMED_OUT", "2.5", [

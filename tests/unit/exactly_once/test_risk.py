@@ -282,8 +282,8 @@ def test_another_replica_is_held_against_this_one(tmp_path: Path) -> None:
     assert_said(
         lines,
         0,
-        "3 snapshots compared; its snapshot at offset 300 lacks 3 producers",
-        "its log starts at offset 0, below 50 in LOGDIR",
+        "3 snapshots compared; the replica's snapshot at offset 300 lacks 3 producers",
+        "the replica's log starts at offset 0, below 50 in LOGDIR",
     )
 
 
