@@ -209,13 +209,13 @@ def of_unlocated(unlocated: Mapping[str, str], *, remote: bool = True) -> Iterat
     if not unlocated:
         return
     name, why = next(iter(unlocated.items()))
-    options = f"state it with --log-start {name}=OFFSET"
+    options = f"state the log start with --log-start {name}=OFFSET"
     if remote:
-        options = f"--remote may show it, or {options}"
+        options = f"--remote may show the log start, or {options}"
     more = ""
     if len(unlocated) > 1:
-        more = f" (and of {count_of(len(unlocated) - 1, 'partition')} more)"
-    yield f"log start of {name} unknown{more}: {why}; {options}"
+        more = f"; {count_of(len(unlocated) - 1, 'more partition has', 'more partitions have')} an unknown log start"
+    yield f"log start of {name} unknown: {why}; {options}{more}"
 
 
 def with_remote() -> str:

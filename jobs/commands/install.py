@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 _SENTENCES = {
     "NOT_COMPARED": "exist, and could not be compared with the log",
     "NEEDS_REPLACE": "exist and are wrong; to replace them, add --replace",
-    "ABOVE_NEWEST": "are above the newest snapshot that the broker can load. After a start the broker would load the "
-    "highest of these snapshots instead; to write them anyway, add --above-newest",
+    "ABOVE_NEWEST": "are above the newest snapshot that the broker can load. To write these snapshots, add "
+    "--above-newest: at its next start the broker then loads the highest snapshot",
     "UNVERIFIED": "exist, and this user may not read them: run this command as the user that runs the broker",
     "NOT_STORED": "are needed on this host, but no run stored them in remote storage",
     "NOT_VOUCHED": "are from a run that did not finish: repeat that run, or compute the snapshots on this host with "
@@ -149,4 +149,4 @@ def _lines(job: Installation, place: Place, *, apply: bool) -> Iterator[str]:
         step = ""
         if outcome in _STEPS:
             step = f": {place.text(_STEPS[outcome])}"
-        yield f"{number} {sentence}{step}"
+        yield f"snapshots: {number} {sentence}{step}"

@@ -206,11 +206,15 @@ def _written(repair: HostRepair, *, writes: bool, in_place: bool) -> Iterator[st
     count, files = map(_count_written, (repair.actions, repair.file_actions))
     yield from _snapshots(repair, count, writes=writes, has_files=files > 0)
     if files:
-        state = "in place" if writes else "to write; nothing was written yet"
-        yield f"{count_of(files, 'other file')} {state}"
+        state = "written" if writes else "to write; nothing was written yet"
+        yield f"{_of_small_files(files)} {state}"
     if count + files and not repair.undone:
         yield from _next_of(repair, writes=writes, in_place=in_place)
     yield from _unwritten(repair, in_place=in_place)
+
+
+def _of_small_files(count: int) -> str:
+    return f"{count_of(count, 'index, checkpoint or metadata file', 'index, checkpoint and metadata files')}:"
 
 
 def _count_written(actions: Mapping[RepairAction, int]) -> int:
@@ -277,12 +281,9 @@ def _waiting(repair: HostRepair) -> Iterator[str]:
     if wrong := repair.actions[RepairAction.NEEDS_REPLACE]:
         yield f"{count_of(wrong, 'snapshot is', 'snapshots are')} wrong; to replace them: {again('--replace')}"
     if wrong := repair.file_actions[RepairAction.NEEDS_REPLACE]:
-        yield f"{count_of(wrong, 'other file is', 'other files are')} wrong; to replace them: {again('--replace')}"
+        yield f"{_of_small_files(wrong)} wrong; to replace: {again('--replace')}"
     if lost := repair.file_actions[RepairAction.NOT_TOLD]:
-        yield (
-            f"{count_of(lost, 'other file is', 'other files are')} lost, and repair cannot rebuild the content on "
-            "this host"
-        )
+        yield f"{_of_small_files(lost)} lost, and repair cannot rebuild the content on this host"
     if unread := repair.actions[RepairAction.UNVERIFIED]:
         yield f"{count_of(unread, 'snapshot')} could not be read: run this command as the user that runs the broker"
     if unknown := repair.actions[RepairAction.NO_START]:
@@ -293,9 +294,9 @@ def _waiting(repair: HostRepair) -> Iterator[str]:
     if above := repair.actions[RepairAction.ABOVE_NEWEST]:
         yield (
             f"{count_of(above, 'snapshot is', 'snapshots are')} not written: above the newest snapshot that the "
-            "broker can load. After a start the broker would load the highest of these snapshots instead. To write "
-            "them anyway, add --above-newest. Or start the broker, which writes the last two snapshots itself. Then "
-            "stop the broker and repair again"
+            "broker can load. Either start the broker, so that the broker writes the last two snapshots, stop the "
+            "broker and repair again. Or add --above-newest to write these snapshots: at its next start the broker "
+            "then loads the highest snapshot"
         )
     for name, why in _LEFT_ALONE.items():
         action = RepairAction(name)
@@ -310,8 +311,8 @@ def _without_start(repair: HostRepair, count: int) -> Iterator[str]:
     for each in repair.log_dirs:
         if not each.log_dir.checkpoints.log_starts_are_known:
             yield (
-                f"{each.uri}: {LOG_START_OFFSETS} cannot be read, so the log starts are unknown: start the broker, "
-                "which writes the file again within a minute, stop the broker, and repair again"
+                f"{each.uri}: {LOG_START_OFFSETS} cannot be read, so the log starts are unknown. Start the broker: the "
+                "broker writes the file again within a minute. Then stop the broker, and repair again"
             )
     if any(finding.finding_kind is FindingKind.OFFSETS_MISSING for finding in repair.findings):
         yield (

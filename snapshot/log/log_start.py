@@ -194,8 +194,8 @@ def _refuse_above_first(log_dir: LogDir, name: TopicPartition, stated: int) -> N
     start = log_start_of(log_dir.partition(folder))
     if start is not None and start < stated:
         raise UsageError(
-            f"--log-start {folder}={stated}: {LOG_START_OFFSETS} does not name the partition, and the first segment of "
-            f"the partition starts at {start}",
+            f"--log-start {folder}={stated}: the offset is above the log start {start}: {LOG_START_OFFSETS} does not "
+            "name the partition, so the log starts at its first segment",
             hint="leave out --log-start for this partition",
         )
 

@@ -45,7 +45,7 @@ _FAULTS = {
     kernels.NO_SUCH_OFFSET: "an entry names an offset that no batch has",
     kernels.NOT_ITS_BATCH: "an entry points to a position behind the batch of its offset",
     kernels.NOT_LARGEST_TIMESTAMP: "the timestamp of an entry is not the largest timestamp up to its batch",
-    kernels.TOO_SPARSE: f"batches of more than {LARGEST_SCAN} bytes in a row have no entry",
+    kernels.TOO_SPARSE: f"more than {LARGEST_SCAN} bytes of batches in a row have no entry",
 }
 
 

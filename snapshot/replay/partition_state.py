@@ -191,7 +191,7 @@ class ReplayState:
             lacking = ours[~np.isin(ours["producer_id"], copy.entries["producer_id"], assume_unique=True)]
             self._go_on_from(np.concatenate([copy.entries, lacking]))
         else:
-            self._refused = f", and its snapshot at offset {copy.offset} cannot be used: {found.explanation}"
+            self._refused = f", and the remote snapshot at offset {copy.offset} cannot be used: {found.explanation}"
 
     def lose(self, lost: LostOffsets) -> None:
         """Continue after lost offsets with an unknown state.

@@ -147,7 +147,7 @@ def known_state(
         found = look.state_at(partition, first, expiry)
         return Beginning(True, StartState(first, from_entries(found.entries), first, has_adopted=found.is_complete))
     except UnknownStateError as error:
-        why = f"the first local segment is {first}: {error.message}"
+        why = f"no producer state at the first local offset {first}: {error.message}"
     if ends:
         try:
             found = look.state_at(partition, min(ends), expiry)

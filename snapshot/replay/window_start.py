@@ -50,8 +50,8 @@ from tiersnap.snapshot.replay.snapshot_comparison import ReadSnapshot, found_at
 UNSEEN = (
     "transactions that ended before the window. If a segment ends inside such a transaction, and its snapshot lacks "
     "the transaction, the upload refuses the segment",
-    "markers before the window of a producer without transactions in the window. The snapshot then has coordinator "
-    "epoch -1 for this producer",
+    "earlier markers of a producer that has no transaction in the window. The snapshot then has coordinator epoch -1 "
+    "for this producer",
     "errors in a broker's snapshot before the window. `run` uploads every readable file as BROKER_UNVERIFIED",
 )
 

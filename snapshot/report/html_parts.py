@@ -177,10 +177,11 @@ def headline(report: Report) -> str:
         size = human_bytes(total.uploaded_bytes)
         return f"tiersnap uploaded {size}, and no published record of these segments is known: publish them"
     if total.in_remote_segments:
-        return f"Brokers uploaded {human_bytes(total.in_remote_bytes)}, but their records were not read"
+        size = human_bytes(total.in_remote_bytes)
+        return f"Brokers uploaded {size}, but tiersnap did not read the published records of these segments"
     if total.tiered_segments:
         return "Everything that may be tiered is tiered"
-    return "Nothing here should be in remote storage"
+    return "No segment needs to be tiered"
 
 
 def side_by_side(parts: Iterable[tuple[str, int, str]], whole: int) -> list[Piece]:

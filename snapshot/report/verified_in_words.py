@@ -70,8 +70,7 @@ def _checked_in_words(found: Sequence[RemoteChecked]) -> str:
         encrypted += each.encrypted
     unread = f"; {many(encrypted, 'encrypted segment')} could not be read" if encrypted else ""
     return (
-        f"Of {many(segments, 'remote segment')} in {many(len(found), 'partition')} {verified:,} were verified, the "
-        f"last segment at {time(max(each.last_at for each in found))}; the snapshots of {many(compared, 'segment')} "
-        f"were compared with a log; "
-        f"{unsound:,} are not sound{unread}"
+        f"{verified:,} of {many(segments, 'remote segment')} in {many(len(found), 'partition')} were verified, the "
+        f"last one at {time(max(each.last_at for each in found))}; the snapshots of {many(compared, 'segment')} were "
+        f"compared with a log; {unsound:,} are not sound{unread}"
     )

@@ -70,7 +70,7 @@ def test_broker_tiers_broken_indexes_as_they_are_and_repair_mends_them(tmp_path)
     assert [row["verdict"] for row in wrong.rows].count("CORRUPT") == 4
 
     ran = tiersnap("repair", again.log_dir, "--topic", TOPIC, "--replace", "--apply")
-    assert_said(ran, 0, "4 other files in place")
+    assert_said(ran, 0, "4 index, checkpoint and metadata files: written")
     assert "INDEX_DAMAGED" not in verdicts(again)
     right = LocalTier(tmp_path / "right")
     with Broker(again, CURRENT_VERSION, tier=right, settings=QUICK_RETENTION) as broker:
@@ -121,7 +121,7 @@ def test_broker_starts_again_with_the_id_and_the_epochs_that_repair_writes(tmp_p
 
     assert_said(tiersnap("scan", disks.log_dir), 5, "never move partition.metadata away")
     ran = tiersnap("repair", disks.log_dir, "--apply")
-    assert_said(ran, 0, "2 other files in place")
+    assert_said(ran, 0, "2 index, checkpoint and metadata files: written")
     assert metadata.read_bytes() == right, "by the metadata log on the same disk"
     with Broker(disks, CURRENT_VERSION) as broker:
         assert read_all(broker, TOPIC) == records
@@ -145,6 +145,6 @@ def test_records_of_a_stray_folder_are_read_again_as_the_runbook_says(tmp_path):
 
     shutil.move(folder, tmp_path / "empty")
     stray.rename(folder)
-    assert_said(tiersnap("repair", disks.log_dir, "--apply"), 0, "1 other file in place")
+    assert_said(tiersnap("repair", disks.log_dir, "--apply"), 0, "1 index, checkpoint or metadata file: written")
     with Broker(disks, CURRENT_VERSION) as broker:
         assert read_all(broker, TOPIC) == records

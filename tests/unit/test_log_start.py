@@ -228,7 +228,7 @@ def test_tier_writes_nothing_when_remote_storage_does_not_tell_the_log_start(
 ) -> None:
     (tmp_path / "elsewhere").mkdir()
     ran = tiersnap("tier", bare, "--remote", tmp_path / "elsewhere", *NOW, *apply)
-    assert_said(ran, 4, "1 segment UNKNOWN_LOG_START", TELLS, "state it with --log-start led-0=OFFSET")
+    assert_said(ran, 4, "1 segment UNKNOWN_LOG_START", TELLS, "state the log start with --log-start led-0=OFFSET")
     assert not [path for path in (tmp_path / "elsewhere").rglob("*") if path.suffix in (".snapshot", ".log")]
 
 
@@ -238,7 +238,7 @@ def test_commands_refuse_when_remote_storage_does_not_tell_the_log_start(
 ) -> None:
     (tmp_path / "elsewhere").mkdir()
     ran = tiersnap(*words, disk, "--remote", tmp_path / "elsewhere", *NOW)
-    assert_said(ran, 4, TELLS, "state it with --log-start led-0=OFFSET")
+    assert_said(ran, 4, TELLS, "state the log start with --log-start led-0=OFFSET")
     assert "--remote may show it" not in ran.err, "it was asked"
 
 
@@ -272,7 +272,7 @@ def test_log_start_above_the_first_segment_contradicts_the_checkpoint(tmp_path: 
     write_partition(tmp_path, "led", 0, segments, high_watermark=10, indexes=True)
     (tmp_path / "log-start-offset-checkpoint").write_text("0\n0\n")
     ran = tiersnap("repair", tmp_path, "--log-start", "led-0=5", "--apply")
-    assert_said(ran, 2, "does not name the partition, and the first segment of the partition starts at 0")
+    assert_said(ran, 2, "--log-start led-0=5: the offset is above the log start 0")
     assert not list(tmp_path.rglob("*.snapshot"))
     (tmp_path / "log-start-offset-checkpoint").unlink()
     assert tiersnap("repair", tmp_path, "--log-start", "led-0=5").exit_code == 0, "a copy may lack the checkpoint"

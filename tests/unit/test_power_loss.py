@@ -93,7 +93,12 @@ def test_topic_without_leader_epochs_gets_them_from_its_batches(tmp_path: Path, 
     assert "another replica" not in told.out
     assert actions(tiersnap("repair", disk, *NOW)) == {"leader-epoch-checkpoint": "WRITE"}
     before = tree(disk)
-    assert_said(tiersnap("repair", disk, *NOW, "--apply"), 0, "1 other file in place", "next: start the broker")
+    assert_said(
+        tiersnap("repair", disk, *NOW, "--apply"),
+        0,
+        "1 index, checkpoint or metadata file: written",
+        "next: start the broker",
+    )
     name = f"{folder.name}/leader-epoch-checkpoint"
     assert tree(disk) == {**before, name: (DISK / "clean-0/leader-epoch-checkpoint").read_bytes()}
     for command in ("scan", "doctor", "verify", "repair"):
@@ -115,7 +120,7 @@ def test_topic_without_its_id_is_never_to_be_moved_away(tmp_path: Path) -> None:
     told = tiersnap("doctor", disk, *NOW, output="table").out
     assert "start no broker before partition.metadata has the topic's id" in " ".join(told.split())
     plan = tiersnap("repair", disk, *NOW, "--apply")
-    assert_said(plan, 5, "1 other file is lost")
+    assert_said(plan, 5, "1 index, checkpoint or metadata file: lost")
     assert actions(plan) == {"partition.metadata": "NOT_TOLD"}
     assert "kafka-topics.sh --describe" in plan.row()["reason"]
     assert tree(folder) == before
@@ -129,7 +134,10 @@ def test_topic_gets_its_id_back_by_topic_ids(tmp_path: Path) -> None:
     plan = tiersnap(*words)
     assert actions(plan) == {"partition.metadata": "WRITE"}
     assert_said(
-        plan, 5, "1 other file to write; nothing was written yet", "next: stop the broker, then tiersnap repair"
+        plan,
+        5,
+        "1 index, checkpoint or metadata file: to write; nothing was written yet",
+        "next: stop the broker, then tiersnap repair",
     )
     assert_said(tiersnap(*words, "--apply"), 0, "next: start the broker")
     of_broker = (DISK / "clean-0/partition.metadata").read_bytes()

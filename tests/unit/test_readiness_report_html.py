@@ -282,9 +282,12 @@ def test_a_plan_does_not_read_like_something_done() -> None:
             "TIERED UPLOADED ACTIVE_SEGMENT",
             "tiersnap uploaded 1.0 GiB, and no published record of these segments is known: publish them",
         ),
-        ("TIERED IN_REMOTE ACTIVE_SEGMENT", "Brokers uploaded 1.0 GiB, but their records were not read"),
+        (
+            "TIERED IN_REMOTE ACTIVE_SEGMENT",
+            "Brokers uploaded 1.0 GiB, but tiersnap did not read the published records of these segments",
+        ),
         ("UPLOADED READY", "Nothing is blocked: 1.0 GiB are ready to be tiered"),
-        ("COMPACTED_TOPIC ACTIVE_SEGMENT", "Nothing here should be in remote storage"),
+        ("COMPACTED_TOPIC ACTIVE_SEGMENT", "No segment needs to be tiered"),
         ("", "There are no segments"),
     ],
 )

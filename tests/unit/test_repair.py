@@ -346,7 +346,7 @@ def test_a_transaction_index_that_is_none_makes_a_broker_undo_the_repair(log_dir
     assert "that is none" not in replaced.err
     file_of(bare, 5, ".txnindex").write_bytes(b"rest")
     told = tiersnap("repair", log_dir)
-    assert_said(told, 4, "1 other file is wrong")
+    assert_said(told, 4, "1 index, checkpoint or metadata file: wrong")
     assert "that is none" not in told.err
 
 

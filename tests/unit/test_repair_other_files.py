@@ -38,11 +38,16 @@ def test_repair_writes_right_indexes_in_the_place_of_broken_ones(tmp_path: Path)
     folder = write_broken_indexes(tmp_path)
     before = tree(folder)
     plan = tiersnap("repair", tmp_path, *CLOCK)
-    assert_said(plan, 4, "2 other files to write", "2 other files are wrong; to replace them: tiersnap repair")
+    assert_said(
+        plan,
+        4,
+        "2 index, checkpoint and metadata files: to write",
+        "2 index, checkpoint and metadata files: wrong; to replace: tiersnap repair",
+    )
     assert sorted(actions(plan).values()) == [*["NEEDS_REPLACE"] * 2, *["WRITE"] * 2]
     assert tree(folder) == before
     done = tiersnap("repair", tmp_path, *CLOCK, "--replace", "--apply")
-    assert_said(done, 0, "4 other files in place")
+    assert_said(done, 0, "4 index, checkpoint and metadata files: written")
     assert sorted(actions(done).values()) == [*["REPLACE"] * 2, *["WRITE"] * 2]
     assert indexes(folder) == right_indexes()
     changed = {name for name, data in tree(folder).items() if before[name] != data}

@@ -230,7 +230,7 @@ def test_the_page_and_doctor_call_no_encrypted_segment_verified(tmp_path: Path) 
         assert verified["sentence"].endswith(f"{len(encrypted)} encrypted segments were not read")
         tiersnap("scan", at.logs, *place(at), *NOW, "--report", tmp_path / "page", "--remote-checks", told)
         page = (tmp_path / "page/index.html").read_text()
-        assert f"Of 7 remote segments in 1 partition {read} were verified" in page
+        assert f"{read} of 7 remote segments in 1 partition were verified" in page
         assert f"{len(encrypted)} encrypted segments could not be read" in page
 
 
@@ -280,7 +280,7 @@ def test_doctor_and_the_page_say_how_much_was_verified(tmp_path: Path) -> None:
 
     tiersnap("scan", at.logs, *place(at), *NOW, "--report", tmp_path / "page", "--remote-checks", told)
     page = (tmp_path / "page/index.html").read_text()
-    assert "Of 7 remote segments in 1 partition 7 were verified" in page
+    assert "7 of 7 remote segments in 1 partition were verified" in page
     assert verified["sentence"] in page
 
 
