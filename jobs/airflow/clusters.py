@@ -126,7 +126,7 @@ def _text(found: Mapping[object, object], key: str) -> str:
 def _conf(found: Mapping[object, object]) -> dict[str, str]:
     """Return the Spark settings, with values as text. Numbers and booleans get their JSON form, such as `true`."""
     conf = found.get("conf", {})
-    refusal = _refusal(found, "'conf': not an object whose values are texts")
+    refusal = _refusal(found, "'conf': the value is not a JSON object of texts, numbers or booleans")
     if not isinstance(conf, Mapping):
         raise refusal
     texts: dict[str, str] = {}

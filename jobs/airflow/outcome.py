@@ -88,7 +88,7 @@ def in_words(outcome: Mapping[str, object]) -> list[str]:
     lines = [
         f"run {outcome['run_id']}: decoded {counted('segments_decoded', 'segment')}, wrote "
         f"{counted('snapshots_written', 'snapshot')}, uploaded {counted('segments_uploaded', 'segment')} "
-        f"({counted('bytes_uploaded', 'byte')}); {counted('waiting_segments', 'segment waits', 'segments wait')}; "
+        f"({counted('bytes_uploaded', 'byte')}); {counted('waiting_segments', 'segment')} cannot be tiered yet; "
         f"{_still_ready(outcome)}{outcome['report']}"
     ]
     causes = outcome["blocked"]

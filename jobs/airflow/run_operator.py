@@ -99,7 +99,8 @@ class TiersnapSubmitOperator(SparkSubmitOperator):
         since = context["ti"].get_first_reschedule_date(context) or now
         if is_over(since, now, self.wait_at_most):
             raise AirflowException(
-                f"waited {now - since}: another run still uses the warehouse, or a server does not answer"
+                f"waited {now - since}: another run still uses the warehouse, or a server does not answer; see "
+                "tiersnap's error message above in this log"
             )
         self.log.info("Another run uses the warehouse, or a server does not answer: next try in %s", self.poke_interval)
         raise AirflowRescheduleException(now + self.poke_interval)

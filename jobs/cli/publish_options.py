@@ -69,7 +69,7 @@ proof_options = opt.as_one(
     once(
         "--unproven",
         is_flag=True,
-        help="Publish even if nothing proves that brokers read --remote. The command still ends if evidence shows "
+        help="Publish even if nothing proves that brokers read --remote. The command still fails if evidence shows "
         "that brokers do not read --remote.",
     ),
 )

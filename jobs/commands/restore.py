@@ -108,8 +108,8 @@ class RestoredSegment:
         "--producer-state",
         type=click.Choice(("keep", "empty")),
         help="keep: keep all producers. empty: keep only producers with open transactions. If the target is another "
-        "cluster, you must choose: `keep` is safe only if no producer ids collide.  [default in the same cluster: "
-        "keep]",
+        "cluster, you must choose: `keep` is safe only if the target cluster has no producers with the same "
+        "ids.  [default in the same cluster: keep]",
     ),
     once("--log-start", type=int, help="Log start offset of one partition.  [default: the first remote offset]"),
     once(
@@ -201,8 +201,9 @@ def _tell_target(output: Output, target: Target, topic: str, *, topic_is_checked
         )
     if target.meta.is_kraft and target.meta.directory_id is None:
         output.talk(
-            f"{target.path}/meta.properties has no directory.id: the broker would create a new id, and its "
-            "partitions would have no leader until its second start; write the earlier directory.id into the file"
+            f"{target.path}/meta.properties has no directory.id: the broker would create a new id, and the "
+            "directory's partitions would have no leader until the broker's second start; write the earlier "
+            "directory.id into the file"
         )
 
 
@@ -296,8 +297,8 @@ def _tell_plan(output: Output, plan: RestorePlan) -> None:
     folder, chain, name = plan.folder, plan.folder.chain, plan.folder.name
     if chain.missing_below is not None:
         output.talk(
-            f"{name}: remote storage has no offsets below {chain.missing_below} ({_taken_by(plan)}); the restored "
-            "log will start there"
+            f"{name}: the restored log will start at offset {chain.missing_below}, because remote storage has no "
+            f"lower offsets ({_taken_by(plan)})"
         )
     cut = sum(not piece.is_whole for piece in chain.pieces)
     if cut:
@@ -315,7 +316,7 @@ def _tell_plan(output: Output, plan: RestorePlan) -> None:
             "used: --segments lists all"
         )
     for left in plan.leftovers:
-        output.talk(f"{name}: {left} will be deleted: an earlier restore of other segments left it")
+        output.talk(f"{name}: {left} will be deleted: an earlier restore of other segments left the folder")
     if plan.destination.empty_state and plan.destination.is_same_cluster:
         output.talk(
             f"{name}: because of --producer-state empty the broker will write retries of old batches a second time, "
@@ -332,9 +333,7 @@ def _tell_plan(output: Output, plan: RestorePlan) -> None:
 
 def _taken_by(plan: RestorePlan) -> str:
     retention = "retention deletes the oldest segments"
-    return (
-        retention if plan.topic_is_checked else f"{retention}, and brokers delete all segments if the topic is deleted"
-    )
+    return retention if plan.topic_is_checked else f"{retention}, and brokers delete all segments of a deleted topic"
 
 
 def _tell_done(output: Output, plan: RestorePlan, found: RestoredLog) -> None:

@@ -61,7 +61,7 @@ def decode(spark: SparkSession | Session, settings: DecodeSettings) -> DecodeOut
     found = discover(settings.sources, settings.topic)
     for uri in found.collected:
         raise UsageError(
-            f"{uri}: this folder of tiersnap collect has no segments, which decode reads",
+            f"{uri}: tiersnap collect wrote this folder without segments, but decode reads segments",
             hint=f"run decode on the broker's host: {decode_into()}",
         )
     outcome = DecodeOutcome()

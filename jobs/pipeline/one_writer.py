@@ -88,8 +88,8 @@ def _refuse_without_conditions(warehouse: str) -> None:
     scheme = warehouse.partition("://")[0]
     if scheme not in SCHEMES:
         raise UsageError(
-            f"{scheme}://: a warehouse there cannot be locked, because tiersnap supports no conditional writes in "
-            "that store",
+            f"{scheme}://: the warehouse cannot be locked, because tiersnap supports no conditional writes in this "
+            "store",
             hint="use --warehouse s3://bucket/folder or --warehouse FOLDER; use hdfs:// only if your scheduler "
             "starts one run at a time",
         )
@@ -198,4 +198,4 @@ def _held(file: BinaryIO, path: Path) -> TransientError:
             hint="run the same command again when the other run has ended",
         )
     heard = os.fstat(file.fileno()).st_mtime_ns // 1_000_000
-    return held_by_another(str(path), holder, heard, "the lock ends when that process ends")
+    return held_by_another(str(path), holder, heard, "the lock ends when the process of that run ends")

@@ -133,8 +133,8 @@ def risk_of_warehouse(
         outcome.said.append(f"only the worst {limit} are shown; to show more, raise --limit")
     if headless:
         outcome.said.append(
-            f"{count_of(headless, 'partition')} without batch headers: their doubled_bytes is unknown, and their "
-            f"degraded leaves out older batches. To write the headers: {decode_into(warehouse)}"
+            f"{count_of(headless, 'partition')} without batch headers: the value of doubled_bytes is unknown, and "
+            f"the value of degraded ignores older batches. To write the headers: {decode_into(warehouse)}"
         )
     return outcome
 

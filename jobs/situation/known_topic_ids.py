@@ -31,7 +31,7 @@ class KnownTopicIds:
         if len(set(found.values())) > 1:
             says = ", ".join(f"{source} says {topic_id}" for source, topic_id in found.items())
             raise UsageError(
-                f"{topic}: the sources of its topic id disagree: {says}",
+                f"{topic}: the sources disagree about the topic id: {says}",
                 hint=f"kafka-topics.sh --bootstrap-server HOST:PORT --describe --topic {topic}",
             )
         return next(iter(found.values()), None)

@@ -95,10 +95,10 @@ def test_a_cluster_has_places_of_its_own_and_uploads_unless_it_says_otherwise() 
         ([LEAST | {"warehouse": ["/w"]}], r"'warehouse': the value \['/w'\] is not a text"),
         ([LEAST | {"upload": "false"}], "'upload' is 'false': write true or false without quotes"),
         ([LEAST | {"upload": None}], "'upload' is None"),
-        ([LEAST | {"conf": "x"}], "'conf': not an object"),
-        ([LEAST | {"conf": ["a"]}], "'conf': not an object"),
-        ([LEAST | {"conf": None}], "'conf': not an object"),
-        ([LEAST | {"conf": {"spark.x": None}}], "'conf': not an object"),
+        ([LEAST | {"conf": "x"}], "'conf': the value is not a JSON object"),
+        ([LEAST | {"conf": ["a"]}], "'conf': the value is not a JSON object"),
+        ([LEAST | {"conf": None}], "'conf': the value is not a JSON object"),
+        ([LEAST | {"conf": {"spark.x": None}}], "'conf': the value is not a JSON object"),
         ([LEAST, LEAST], "two clusters have the name"),
         ([LEAST, LEAST | {"name": "b", "report": "tiersnap-report/eu-1"}], "two clusters have the report"),
     ],
@@ -134,7 +134,7 @@ def test_the_outcome_is_what_the_report_says_and_fits_into_an_event(tmp_path: Pa
     assert len(json.dumps(outcome)) < 2000
     first, second = in_words(outcome)
     assert "uploaded 2 segments" in first
-    assert "1 segment waits; /" in first, "no segment is still ready"
+    assert "1 segment cannot be tiered yet; /" in first, "no segment is still ready"
     assert second.startswith("ABOVE_LSO: 1 segment; next: wait until replication")
 
 
@@ -147,7 +147,7 @@ def test_in_words_counts_the_segments_that_are_still_ready(tmp_path: Path) -> No
     until = until_of(cluster.arguments(datetime(2026, 11, 21, tzinfo=UTC)))
     planned = read_outcome(report, cluster="eu-1", exit_code=0, until=until)
     assert planned is not None
-    assert "1 segment waits; 2 segments are ready; /" in in_words(planned)[0]
+    assert "1 segment cannot be tiered yet; 2 segments are ready; /" in in_words(planned)[0]
     day = planned | {"applied": True}
     left = "2 ready segments are left for later days, because --until was 2026-11-21T00:00:00+00:00; /"
     assert left in in_words(day)[0]

@@ -228,7 +228,7 @@ def test_maintain_tables_waits_for_the_run_that_holds_the_warehouse(places: list
 def test_run_refuses_a_warehouse_in_which_it_can_take_no_lease(places: list[str | Path], warehouse: str) -> None:
     for command in (["run", *places[:4]], ["decode", *places[:2]]):
         ran = tiersnap(*command, "--warehouse", warehouse)
-        said = f"{warehouse.partition(':')[0]}://: a warehouse there cannot be locked"
+        said = f"{warehouse.partition(':')[0]}://: the warehouse cannot be locked"
         assert_said(ran, ExitCode.USAGE, said, "s3://bucket/folder")
 
 

@@ -51,8 +51,8 @@ class HungRemoteCopy:
     waiting_bytes: Annotated[
         int,
         Meta(
-            description="bytes of closed segments on this host that wait; without LOGDIR the bytes of the uploading "
-            "segment"
+            description="bytes of closed segments on this host from `base_offset` on; without LOGDIR the bytes of the "
+            "segment at `base_offset`"
         ),
     ]
 

@@ -41,13 +41,13 @@ class FailingCopyTask:
     partition: str
     broker: int
     base_offset: Annotated[
-        int, Meta(description="base offset of the segment whose upload fails; remote storage ends there")
+        int, Meta(description="base offset of the segment whose upload fails; the remote log ends at this offset")
     ]
     attempts: Annotated[int, Meta(description="number of unfinished copy attempts for the segment")]
     ignores_published: Annotated[
         bool, Meta(description="whether the copy task uploads segments again that remote storage already has")
     ]
-    waiting_bytes: Annotated[int, Meta(description="bytes of closed segments on this host that wait")]
+    waiting_bytes: Annotated[int, Meta(description="bytes of closed segments on this host from `base_offset` on")]
 
     def says(self) -> str:
         """Return the message about the task."""

@@ -35,7 +35,7 @@ class ExaminedLogDir:
     partitions: int
     segments: int
     bytes: int
-    in_remote: Annotated[ByName, Meta(description="closed segments in remote storage, by verdict")]
+    in_remote: Annotated[ByName, Meta(description="number of closed segments in remote storage, by verdict")]
     blocked: ByName
     blocked_bytes: int
     missing_snapshots: int

@@ -118,7 +118,7 @@ def _discovered(settings: AuditSettings) -> Discovered | None:
     found = discover(settings.sources, settings.topic)
     for uri in found.collected:
         raise UsageError(
-            f"{uri}: this folder of tiersnap collect has no segments, which the audit reads",
+            f"{uri}: tiersnap collect wrote this folder without segments, but the audit reads segments",
             hint="run the audit on the broker's host: tiersnap audit --source LOGDIR",
         )
     return found

@@ -136,6 +136,6 @@ def test_a_running_broker_is_refused_and_a_plan_is_not(store, disk):
 def test_a_directory_without_its_id_is_told_of(store, disk):
     assert "directory.id" not in restore(store, disk).err
     (disk / "meta.properties").write_text(f"version=1\ncluster.id={CLUSTER}\nnode.id=1\n")
-    assert "no leader until its second start" in restore(store, disk).err
+    assert "no leader until the broker's second start" in restore(store, disk).err
     (disk / "meta.properties").write_text(f"version=0\ncluster.id={CLUSTER}\nbroker.id=1\n")
     assert "directory.id" not in restore(store, disk).err
