@@ -168,9 +168,12 @@ def plan_check(
         plan.note(partition, kind, info.size)
         if sampled is None or sample_order(key.segment_id, asked.now) <= sampled:
             plan.add(kind, info.size, info.modified)
-    refused = in_parallel(lambda each: _other_layout(location, each), sorted(elsewhere))
-    plan.refusals += filter(None, refused)
-    plan.partitions.update(dict.fromkeys(claimed - elsewhere - plan.partitions.keys(), 0))
+    refusals = in_parallel(lambda each: _other_layout(location, each), sorted(elsewhere))
+    for partition, refusal in zip(sorted(elsewhere), refusals, strict=True):
+        if refusal is not None:
+            plan.refusals.append(refusal)
+            claimed.discard(partition)
+    plan.partitions.update(dict.fromkeys(claimed - plan.partitions.keys(), 0))
     if not plan.partitions:
         raise _nothing_to_verify(plan)
     return plan

@@ -143,6 +143,20 @@ def test_verify_refuses_the_other_layout_beside_an_incomplete_segment(
     assert_said(ran, 4, f"orders-0: remote segments exist in this location in the layout {name}")
 
 
+def test_verify_reports_lost_segments_beside_an_incomplete_segment_in_the_other_layout(
+    store: DirectoryStore, source: Path, tmp_path: Path, name: str, other: str
+) -> None:
+    where = ("--remote", store.root, "--layout", name)
+    assert_said(tiersnap("tier", source, *where, *NOW, "--apply"), 0)
+    lost = keys.partition_segments(ORDERS, local=open_location(store, name).is_local)
+    store.delete([each.key for each in store.list(lost)])
+    folder = keys.partition_segments(ORDERS, local=open_location(store, other).is_local)
+    store.put_if_absent(f"{folder}{100:020d}-{new_segment_id()}.log", b"x")
+    payments = write_partition(tmp_path / "more", "payments", 0, SEGMENTS, high_watermark=35, indexes=True)
+    tier(payments, store, layout=open_layout(name))
+    assert_said(tiersnap("verify", *where), 6, "3 segments of 2 partitions", "1 range of offsets is in no segment")
+
+
 def test_verify_accepts_incomplete_segments_in_the_other_layout(
     store: DirectoryStore, tmp_path: Path, name: str, other: str, uploaded: list[RemoteLogSegmentMetadata]
 ) -> None:
