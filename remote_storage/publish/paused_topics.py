@@ -170,12 +170,20 @@ def restore_left(
         BrokerUnavailableError: no broker accepted the configs within a minute.
         CorruptDataError: the saved configs are damaged, or from another cluster.
     """
-    saved, refusals = _find_left(cluster, records, topics, talk)
-    for each in saved:
+    found, refusals = _find_left(cluster, records, topics, talk)
+    saved: list[SavedConfigs] = []
+    for each in found:
         if not apply:
             talk(f"{each.topic}: an earlier run did not finish; --apply first restores the configs of the topic")
-        elif restore(cluster, each):
-            talk(f"{each.topic}: an earlier run did not finish; tiersnap has restored the configs of the topic")
+        else:
+            try:
+                check_mark(cluster.settings(each.topic), each)  # the topics before this one may have taken minutes
+            except SettingsAsideError as doubt:
+                refusals[each.topic] = doubt
+                continue
+            if restore(cluster, each):
+                talk(f"{each.topic}: an earlier run did not finish; tiersnap has restored the configs of the topic")
+        saved.append(each)
     return Left(tuple(saved), refusals)
 
 
@@ -204,6 +212,7 @@ def _find_left(
     refusals: dict[str, TiersnapError] = {}
 
     def ask(topic: str) -> SavedConfigs | None:
+        refusals.pop(topic, None)  # of an earlier attempt
         try:
             return find_left(cluster, records, topic, topic_ids[topic], cluster_id)
         except SettingsAsideError as doubt:

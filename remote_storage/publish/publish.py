@@ -173,7 +173,7 @@ class Publish:
                         self._paused.forget_left(saved)
             finally:
                 self._paused.release()
-        done.doubts += _unrestored(left.refusals, segments)
+        done.doubts += _unrestored(left.refusals, done.plans.values())
         plans = [plan for plan in done.plans.values() if plan.partition in segments or plan.errors]
         return Published(plans, done.records, done.doubts, proof, done.stuck_ahead, done.still_off)
 
@@ -371,9 +371,9 @@ def _refused(plan: PublishPlan, refusal: TiersnapError | None) -> PublishPlan:
     return replace(plan, refusal=refusal)
 
 
-def _unrestored(refusals: Mapping[str, TiersnapError], segments: Iterable[TopicIdPartition]) -> Iterator[TiersnapError]:
-    """Yield the refusals of topics without segments, because no plan contains these refusals."""
-    topics = {each.topic for each in segments}
-    for name, refusal in refusals.items():
-        if name not in topics:
+def _unrestored(refusals: Mapping[str, TiersnapError], plans: Iterable[PublishPlan]) -> Iterator[TiersnapError]:
+    """Yield the refusals that no plan contains, for example of a topic without segments to publish."""
+    told = {id(plan.refusal) for plan in plans}
+    for refusal in refusals.values():
+        if id(refusal) not in told:
             yield refusal

@@ -168,6 +168,20 @@ def test_doctor_reports_a_topic_that_looks_paused_without_the_mark(tmp_path: Pat
         assert (code, topic["state"]) == (4, "UNMARKED")
         refused, _, err = unblock(place)
         assert (refused, topic["reason"] in err) == (4, True), err
+        refused, _, err = said(place, "publish", *words)
+        assert (refused, err.count(topic["reason"])) == (4, 1), err
+        assert "nothing else is left to publish" in err
+
+
+def test_publish_and_unblock_refuse_a_held_topic_without_segments_to_publish(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tiersnap.remote_storage.locks.saved_configs._OTHERS_SECONDS", 0)
+    with found("copying on", tmp_path) as place:
+        SavedConfigsStore(place.world.store, process=Process("elsewhere", 7, "boot/1/7")).put(SAVED)
+        for command in ("publish", "unblock"):
+            refused, _, err = said(place, command, place.disk, "--remote", place.remote)
+            assert (refused, err.count("is working on the topic orders")) == (3, 1), err
 
 
 def test_doctor_reports_no_saved_configs_that_a_topic_has_already(tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ from tiersnap.remote_storage.metadata.segment_metadata import (
     TopicIdPartition,
 )
 from tiersnap.remote_storage.metadata.topic_configs import COPY_DISABLE, MARK, RETENTION_MS
-from tiersnap.remote_storage.publish import pause_copying
+from tiersnap.remote_storage.publish import pause_copying, paused_topics
 from tiersnap.remote_storage.publish.location_proof import EvidenceKind, PlaceProof
 from tiersnap.remote_storage.publish.paused_topics import PausedTopics
 from tiersnap.remote_storage.publish.publish import Publish, Published
@@ -281,6 +281,30 @@ def test_a_run_that_is_killed_at_any_request_is_finished_by_the_next(publish, tm
         assert [finished(cluster, each) for each in (PARTITION, LATER)] == of_both(), number
     assert kill_count > 40
     assert left_paused > 10
+
+
+def test_configs_that_an_operator_changes_while_another_topic_is_restored_are_not_forgotten(
+    cluster, publish, tmp_path, monkeypatch
+):
+    """A killed run left both topics paused. The mark of the second one goes while the first one is restored."""
+    store = SavedConfigsStore(DirectoryStore(tmp_path))
+    before: dict[str, str | None] = {RETENTION_MS: OWN[RETENTION_MS], COPY_DISABLE: None}
+    for each in (PARTITION, LATER):
+        store.put(SavedConfigs.of(CLUSTER_ID, each.topic, each.topic_id or "", (each.partition,), before))
+        cluster.there[each.topic].own = {**OWN, COPY_DISABLE: "true", RETENTION_MS: MARK}
+    first, second = sorted((PARTITION, LATER), key=lambda each: each.topic)
+    real = paused_topics.restore
+
+    def restore(cluster: Any, saved: SavedConfigs) -> bool:
+        if saved.topic == first.topic:
+            cluster.there[second.topic].own[RETENTION_MS] = "5000"
+        return real(cluster, saved)
+
+    monkeypatch.setattr(paused_topics, "restore", restore)
+    done = publish(cluster)
+    assert SettingsAsideError in map(type, done.errors)
+    assert dict(zip((PARTITION, LATER), is_saved(tmp_path), strict=True)) == {first: False, second: True}
+    assert finished(cluster, second) == []
 
 
 def test_a_topic_is_refused_if_its_saved_configs_are_gone(cluster, publish):
