@@ -7,7 +7,7 @@ segments are in the other layout is refused, as in other commands.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field, replace
 from heapq import heappush, heappushpop
 
@@ -168,12 +168,9 @@ def plan_check(
         plan.note(partition, kind, info.size)
         if sampled is None or sample_order(key.segment_id, asked.now) <= sampled:
             plan.add(kind, info.size, info.modified)
-    refusals = in_parallel(lambda each: _other_layout(location, each), sorted(elsewhere))
-    for partition, refusal in zip(sorted(elsewhere), refusals, strict=True):
-        if refusal is not None:
-            plan.refusals.append(refusal)
-            claimed.discard(partition)
-    plan.partitions.update(dict.fromkeys(claimed - plan.partitions.keys(), 0))
+    refused = _refused(location, elsewhere)
+    plan.refusals += refused.values()
+    plan.partitions.update(dict.fromkeys(claimed - refused.keys() - plan.partitions.keys(), 0))
     if not plan.partitions:
         raise _nothing_to_verify(plan)
     return plan
@@ -188,6 +185,15 @@ def _nothing_to_verify(plan: CheckPlan) -> TiersnapError:
         hint="compare --remote, its prefix and --layout with server.properties of the brokers; --topic must match the "
         "whole name of a topic",
     )
+
+
+def _refused(
+    location: RemoteLocation, elsewhere: Collection[TopicIdPartition]
+) -> dict[TopicIdPartition, OtherLayoutError]:
+    """Return the error of each partition in `elsewhere` whose complete segments are all in the other layout."""
+    partitions = sorted(elsewhere)
+    found = in_parallel(lambda each: _other_layout(location, each), partitions)
+    return {each: error for each, error in zip(partitions, found, strict=True) if error is not None}
 
 
 def _other_layout(location: RemoteLocation, partition: TopicIdPartition) -> OtherLayoutError | None:
