@@ -81,23 +81,25 @@ class SavedConfigsStore:
         self._noted: dict[str, SavedConfigs] = {}
 
     def find(self, topic_ids: Mapping[str, str], cluster_id: str) -> list[SavedConfigs]:
-        """Return the saved configs of a cluster's topics. Needs one request per topic.
+        """Return the saved configs of a cluster's topics. Needs one request per topic. For errors see `find_topic`.
 
         Args:
             topic_ids: topic ids, by topic name.
-
-        Raises:
-            UnblockHeldError: another run holds one of the topics.
-            CorruptDataError: an object contains the configs of another topic or cluster, or is damaged.
         """
-        found = in_parallel(lambda topic: self._find(topic, topic_ids[topic], cluster_id), sorted(topic_ids))
+        found = in_parallel(lambda topic: self.find_topic(topic, topic_ids[topic], cluster_id), sorted(topic_ids))
         return [saved for saved in found if saved is not None]
 
     def noted(self, topic: str, topic_id: str) -> SavedConfigs | None:
         """Return the saved configs of a topic as this object last read or wrote them. Return None after `drop`."""
         return self._noted.get(keys.unblock(topic, topic_id))
 
-    def _find(self, topic: str, topic_id: str, cluster_id: str) -> SavedConfigs | None:
+    def find_topic(self, topic: str, topic_id: str, cluster_id: str) -> SavedConfigs | None:
+        """Return the saved configs of a topic; None if none are saved. Needs one request.
+
+        Raises:
+            UnblockHeldError: another run holds the topic.
+            CorruptDataError: the object contains the configs of another topic or cluster, or is damaged.
+        """
         key = keys.unblock(topic, topic_id)
 
         def decode(data: bytes, *, name: str) -> SavedConfigs:

@@ -10,7 +10,7 @@ from tiersnap.remote_storage.cluster.client import Cluster
 from tiersnap.remote_storage.cluster.topic_checks import check_copying_was_not_switched_off
 from tiersnap.remote_storage.errors import CopyingOffError, SettingsAsideError, UnblockHeldError
 from tiersnap.remote_storage.locks.saved_configs import SavedConfigs, SavedConfigsStore
-from tiersnap.remote_storage.publish.paused_topics import find_left
+from tiersnap.remote_storage.publish.pause_copying import check_mark
 from tiersnap.remote_storage.stores.object_store import ObjectStore
 from tiersnap.remote_storage.stores.requests import in_parallel
 from tiersnap.snapshot.errors import CorruptDataError, NewerFormatError
@@ -67,12 +67,14 @@ def find_left_paused(
     def state(topic: str) -> PausedTopic | None:
         is_marked = topic in marked
         try:
-            saved = find_left(cluster, records, topic, topic_ids[topic], cluster_id)
+            saved = records.find_topic(topic, topic_ids[topic], cluster_id)
+            if saved is not None:
+                check_mark(cluster.settings(topic), saved)
         except (UnblockHeldError, SettingsAsideError, CorruptDataError) as refusal:
             return _refused(topic, refusal, is_marked=is_marked)
         if is_marked:
             return _left(cluster, topic, saved)
-        return None  # copying goes on, and `publish` deletes saved configs that nobody needs
+        return None  # brokers copy the topic, and `publish` deletes the saved configs
 
     return list(filter(None, in_parallel(state, sorted(topic_ids))))
 

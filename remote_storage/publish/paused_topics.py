@@ -33,7 +33,6 @@ from tiersnap.remote_storage.publish.pause_copying import (
     settings_while_off,
     still_aside,
 )
-from tiersnap.remote_storage.stores.requests import in_parallel
 from tiersnap.snapshot.errors import TiersnapError
 
 NOT_PAUSED = (CopyingOffError, SettingsAsideError, ClusterRefusedError, UnblockHeldError)
@@ -127,8 +126,8 @@ class PausedTopics:
         topic, topic_id, cluster_id = first.topic, first.topic_id or "", self.cluster.cluster_id()
         settings = self.cluster.settings(topic)
         if is_copying_off(settings) and self.records.noted(topic, topic_id) is None:
-            # `find` raises if another run paused the topic. If that run has just ended, read the configs again.
-            self.records.find({topic: topic_id}, cluster_id)
+            # `find_topic` raises if another run paused the topic. If that run has just ended, read the configs again.
+            self.records.find_topic(topic, topic_id, cluster_id)
             settings = self.cluster.settings(topic)
         noted = self.records.noted(topic, topic_id)
         # Earlier values of overridden configs exist only in the saved configs.
@@ -173,62 +172,38 @@ def restore_left(
     found, refusals = _find_left(cluster, records, topics, talk)
     saved: list[SavedConfigs] = []
     for each in found:
+        # Check each mark right before the restore, because the restores of the topics before it may take minutes.
+        try:
+            check_mark(cluster.settings(each.topic), each)
+        except SettingsAsideError as doubt:
+            refusals[each.topic] = doubt
+            continue
+        saved.append(each)
         if not apply:
             talk(f"{each.topic}: an earlier run did not finish; --apply first restores the configs of the topic")
-        else:
-            try:
-                check_mark(cluster.settings(each.topic), each)  # the topics before this one may have taken minutes
-            except SettingsAsideError as doubt:
-                refusals[each.topic] = doubt
-                continue
-            if restore(cluster, each):
-                talk(f"{each.topic}: an earlier run did not finish; tiersnap has restored the configs of the topic")
-        saved.append(each)
+        elif restore(cluster, each):
+            talk(f"{each.topic}: an earlier run did not finish; tiersnap has restored the configs of the topic")
     return Left(tuple(saved), refusals)
-
-
-def find_left(
-    cluster: Cluster, records: SavedConfigsStore, topic: str, topic_id: str, cluster_id: str
-) -> SavedConfigs | None:
-    """Return the configs that a killed run saved for a topic; None if no configs are saved.
-
-    Raises:
-        UnblockHeldError: another run holds the topic.
-        SettingsAsideError: the topic looks paused, but lacks the mark.
-        CorruptDataError: the saved configs are damaged, or from another cluster.
-    """
-    for saved in records.find({topic: topic_id}, cluster_id):
-        check_mark(cluster.settings(topic), saved)
-        return saved
-    return None
 
 
 def _find_left(
     cluster: Cluster, records: SavedConfigsStore, topics: Iterable[str], talk: Talk
 ) -> tuple[list[SavedConfigs], dict[str, TiersnapError]]:
-    """Return the saved configs of topics, and the refusals by topic name."""
+    """Return the saved configs of topics, and by topic name the errors of topics that another run still holds."""
     topic_ids = {name: topic.topic_id for name, topic in cluster.topics(topics).items()}
     cluster_id = cluster.cluster_id()
-    refusals: dict[str, TiersnapError] = {}
-
-    def ask(topic: str) -> SavedConfigs | None:
-        refusals.pop(topic, None)  # of an earlier attempt
-        try:
-            return find_left(cluster, records, topic, topic_ids[topic], cluster_id)
-        except SettingsAsideError as doubt:
-            refusals[topic] = doubt
-            return None
-
-    def ask_held(topic: str) -> SavedConfigs | None:
-        try:
-            return ask(topic)
-        except UnblockHeldError as held:
-            refusals[topic] = held
-            return None
-
-    names = sorted(topic_ids)
     try:
-        found = after_other_run(lambda: in_parallel(ask, names), talk)
+        return after_other_run(lambda: records.find(topic_ids, cluster_id), talk), {}
     except UnblockHeldError:
-        found = in_parallel(ask_held, names)
-    return [saved for saved in found if saved is not None], refusals
+        pass
+    found: list[SavedConfigs] = []
+    refusals: dict[str, TiersnapError] = {}
+    for name, topic_id in topic_ids.items():
+        try:
+            saved = records.find_topic(name, topic_id, cluster_id)
+        except UnblockHeldError as held:
+            refusals[name] = held
+            continue
+        if saved is not None:
+            found.append(saved)
+    return found, refusals

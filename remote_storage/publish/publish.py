@@ -373,7 +373,5 @@ def _refused(plan: PublishPlan, refusal: TiersnapError | None) -> PublishPlan:
 
 def _unrestored(refusals: Mapping[str, TiersnapError], plans: Iterable[PublishPlan]) -> Iterator[TiersnapError]:
     """Yield the refusals that no plan contains, for example of a topic without segments to publish."""
-    told = {id(plan.refusal) for plan in plans}
-    for refusal in refusals.values():
-        if id(refusal) not in told:
-            yield refusal
+    told = {plan.refusal for plan in plans}
+    yield from (refusal for refusal in refusals.values() if refusal not in told)
