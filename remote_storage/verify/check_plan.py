@@ -168,7 +168,7 @@ def plan_check(
         plan.note(partition, kind, info.size)
         if sampled is None or sample_order(key.segment_id, asked.now) <= sampled:
             plan.add(kind, info.size, info.modified)
-    refused = _refused(location, elsewhere)
+    refused = _refused(plan, elsewhere)
     plan.refusals += refused.values()
     plan.partitions.update(dict.fromkeys(claimed - refused.keys() - plan.partitions.keys(), 0))
     if not plan.partitions:
@@ -187,24 +187,22 @@ def _nothing_to_verify(plan: CheckPlan) -> TiersnapError:
     )
 
 
-def _refused(
-    location: RemoteLocation, elsewhere: Collection[TopicIdPartition]
-) -> dict[TopicIdPartition, OtherLayoutError]:
+def _refused(plan: CheckPlan, elsewhere: Collection[TopicIdPartition]) -> dict[TopicIdPartition, OtherLayoutError]:
     """Return the error of each partition in `elsewhere` whose complete segments are all in the other layout."""
-    partitions = sorted(elsewhere)
-    found = in_parallel(lambda each: _other_layout(location, each), partitions)
-    return {each: error for each, error in zip(partitions, found, strict=True) if error is not None}
 
-
-def _other_layout(location: RemoteLocation, partition: TopicIdPartition) -> OtherLayoutError | None:
-    """Return the error if a partition has complete segments, and all of them are in the other layout."""
-    if any(not each.missing for each in list_segments(location, partition)):
+    def refusal(partition: TopicIdPartition) -> OtherLayoutError | None:
+        has_objects = partition in plan.partitions
+        if has_objects and any(not each.missing for each in list_segments(plan.location, partition)):
+            return None
+        try:
+            check_other_layout(plan.location, partition, ())
+        except OtherLayoutError as error:
+            return OtherLayoutError(f"{partition}: {error.message}", hint=error.hint)
         return None
-    try:
-        check_other_layout(location, partition, ())
-    except OtherLayoutError as error:
-        return OtherLayoutError(f"{partition}: {error.message}", hint=error.hint)
-    return None
+
+    partitions = sorted(elsewhere)
+    found = zip(partitions, in_parallel(refusal, partitions), strict=True)
+    return {each: error for each, error in found if error is not None}
 
 
 def _keys(

@@ -61,6 +61,12 @@ def uploaded(store: DirectoryStore, source: Path, name: str) -> list[RemoteLogSe
     return tier(source / "orders-0", store, layout=open_layout(name))
 
 
+def put_stray_log(store: DirectoryStore, layout: str, *, base_offset: int = 100) -> None:
+    """Put the log of a killed upload of orders-0."""
+    folder = keys.partition_segments(ORDERS, local=open_location(store, layout).is_local)
+    store.put_if_absent(f"{folder}{base_offset:020d}-{new_segment_id()}.log", b"x")
+
+
 def partition_of(source: Path) -> Partition:
     (log_dir,) = open_log_dirs([str(source)])
     return log_dir.log_dir.partition("orders-0")
@@ -136,9 +142,7 @@ def test_verify_refuses_the_partitions_that_use_the_other_layout(
 def test_verify_refuses_the_other_layout_beside_an_incomplete_segment(
     store: DirectoryStore, name: str, other: str
 ) -> None:
-    location = open_location(store, other)
-    folder = keys.partition_segments(ORDERS, local=location.is_local)
-    store.put_if_absent(f"{folder}{100:020d}-{new_segment_id()}.log", b"x")
+    put_stray_log(store, other)
     ran = tiersnap("verify", "--remote", store.root, "--layout", other)
     assert_said(ran, 4, f"orders-0: remote segments exist in this location in the layout {name}")
 
@@ -150,8 +154,7 @@ def test_verify_reports_lost_segments_beside_an_incomplete_segment_in_the_other_
     assert_said(tiersnap("tier", source, *where, *NOW, "--apply"), 0)
     lost = keys.partition_segments(ORDERS, local=open_location(store, name).is_local)
     store.delete([each.key for each in store.list(lost)])
-    folder = keys.partition_segments(ORDERS, local=open_location(store, other).is_local)
-    store.put_if_absent(f"{folder}{100:020d}-{new_segment_id()}.log", b"x")
+    put_stray_log(store, other)
     payments = write_partition(tmp_path / "more", "payments", 0, SEGMENTS, high_watermark=35, indexes=True)
     tier(payments, store, layout=open_layout(name))
     assert_said(tiersnap("verify", *where), 6, "3 segments of 2 partitions", "1 range of offsets is in no segment")
@@ -179,11 +182,9 @@ def test_observe_refuses_the_other_layout_beside_an_incomplete_segment(
     store: DirectoryStore, source: Path, other: str
 ) -> None:
     """A killed upload in the wrong layout leaves an object."""
-    location = open_location(store, other)
-    folder = keys.partition_segments(ORDERS, local=location.is_local)
-    store.put_if_absent(f"{folder}{0:020d}-{new_segment_id()}.log", b"x")
+    put_stray_log(store, other, base_offset=0)
     with pytest.raises(OtherLayoutError):
-        Observe(location)(partition_of(source))
+        Observe(open_location(store, other))(partition_of(source))
 
 
 def test_observe_accepts_incomplete_segments_in_the_other_layout(
