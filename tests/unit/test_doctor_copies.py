@@ -14,6 +14,7 @@ import pytest
 from msgspec import structs
 
 from tests.protocol.logs import BASES, PARTITION, template
+from tests.protocol.memory_store import MemoryStore
 from tests.protocol.situations import Place, found
 from tests.reference import log_builder as lb
 from tests.reference.model_cluster import CLUSTER_ID
@@ -26,7 +27,8 @@ from tiersnap.remote_storage.locks.process import Process
 from tiersnap.remote_storage.locks.saved_configs import STALE_AFTER_MS, SavedConfigs, SavedConfigsStore
 from tiersnap.remote_storage.metadata.topic_configs import COPY_DISABLE
 from tiersnap.remote_storage.publish.pause_copying import own_values, settings_while_off
-from tiersnap.snapshot.errors import ExitCode
+from tiersnap.remote_storage.stores.object_store import ReadObject
+from tiersnap.snapshot.errors import ExitCode, RemoteStorageError, TiersnapError, TransientError
 from tiersnap.snapshot.units import utc
 
 pytestmark = pytest.mark.unit
@@ -155,6 +157,32 @@ def test_doctor_and_publish_refuse_bad_saved_configs_alike(
         assert published == expected
         assert topic["reason"].removeprefix("copying is paused: ") in err
         assert topic["hint"] in [each["words"] for each in json.loads(out)["result"]["next"]]
+
+
+@pytest.mark.parametrize("is_paused", [False, True], ids=["not paused", "paused"])
+@pytest.mark.parametrize(
+    "error", [RemoteStorageError("access denied"), TransientError("no answer within 30 s")], ids=["denied", "silent"]
+)
+def test_doctor_prints_the_host_although_saved_configs_cannot_be_read(
+    error: TiersnapError, is_paused: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with found("copying on", tmp_path) as place:
+        if is_paused:
+            pause(place)
+        real = MemoryStore.read
+
+        def read(store: MemoryStore, key: str, *, limit: int | None = None) -> ReadObject:
+            if key == keys.unblock(PARTITION.topic, PARTITION.topic_id or ""):
+                raise error
+            return real(store, key, limit=limit)
+
+        monkeypatch.setattr(MemoryStore, "read", read)
+        code, out, _ = doctor(place, place.disk, "--remote", place.remote)
+        document = json.loads(out)
+        assert code == error.exit_code
+        assert [each["message"] for each in document["errors"]] == [error.message]
+        assert [each["log_dir"] for each in document["result"]["log_dirs"]] == [str(place.disk)]
+        assert len(document["result"]["copying"]["paused"]) == is_paused
 
 
 def test_doctor_reports_a_topic_that_looks_paused_without_the_mark(tmp_path: Path) -> None:

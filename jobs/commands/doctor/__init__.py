@@ -172,7 +172,8 @@ def doctor(
     location = judge_location(situation, verdict)
     copies = find_copy_problems(cluster, log_dirs, broker_expiry.now, hung_after, records)
     view = _view_to_ask(situation, compared, location)
-    copying = check_copies(cluster, log_dirs, view, records, broker_expiry.now, output.talk)
+    copying, unread = check_copies(cluster, log_dirs, view, records, broker_expiry.now, output.talk)
+    unanswered += unread
     probes = _probe(view) if situation.remote.source == COMMAND_LINE else []
     host = _look(output, situation, log_starts, view, broker_expiry, compared)
     unused = unused_topics(cluster, view)

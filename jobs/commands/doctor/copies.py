@@ -16,6 +16,7 @@ from tiersnap.remote_storage.cluster.lost_epochs import LostEpochs
 from tiersnap.remote_storage.cluster.standing_offsets import StandingOffset
 from tiersnap.remote_storage.publish.left_paused import PausedTopic, PauseState
 from tiersnap.remote_storage.retire.attempts_of_brokers import AttemptLeftovers
+from tiersnap.snapshot.errors import RemoteStorageError, TiersnapError, TransientError
 from tiersnap.snapshot.gate.exit_code import OtherProblem
 from tiersnap.snapshot.gate.step_template import NextStep
 from tiersnap.snapshot.units import count_of, human_bytes
@@ -148,8 +149,11 @@ def check_copies(
     records: MetadataCache | None,
     now: int,
     talk: Callable[[str], None],
-) -> CopyFindings:
-    """Return the obstacles to copying in a cluster, and the leftovers of failed attempts.
+) -> tuple[CopyFindings, list[TiersnapError]]:
+    """Return the obstacles to copying in a cluster, the leftovers of failed attempts, and an empty list.
+
+    If the store of the location cannot be read, the list has the error. Then leftovers are unknown, and so is the state
+    of paused topics.
 
     If the records suggest that copy tasks fail, the function watches these tasks for up to three task intervals.
 
@@ -166,7 +170,7 @@ def check_copies(
         ClusterRefusedError: the cluster refuses a request.
     """
     if cluster is None:
-        return CopyFindings()
+        return CopyFindings(), []
     from tiersnap.remote_storage.cluster.copied_topics import ask_topics
     from tiersnap.remote_storage.cluster.failing_copies import find_failing
     from tiersnap.remote_storage.cluster.hung_copies import read_all_records
@@ -181,17 +185,24 @@ def check_copies(
     topics = ask_topics(cluster, opened, known)
     failing = find_failing(cluster, known, topics.leaders, log_dirs, now, talk)
     here = topics.led_here(opened)
-    store, leftovers = None, []
+    errors: list[TiersnapError] = []
+    paused = find_left_paused(cluster, None, topics.topic_ids, topics.marked)
+    leftovers: list[AttemptLeftovers] = []
     if view.remote is not None:
-        store = view.open_store()
-        leftovers = list(find_leftovers(store, known))
-    return CopyFindings(
+        try:
+            store = view.open_store()
+            leftovers = list(find_leftovers(store, known))
+            paused = find_left_paused(cluster, store, topics.topic_ids, topics.marked)
+        except (RemoteStorageError, TransientError) as error:
+            errors.append(error)
+    found = CopyFindings(
         failing=list(_rows(failing, opened)),
-        paused=find_left_paused(cluster, store, topics.topic_ids, topics.marked),
+        paused=paused,
         lost_epochs=find_lost_epochs(known, (partition for _, partition in here.values()), topics.leaders),
         standing=find_standing(cluster, here, now),
         leftovers=leftovers,
     )
+    return found, errors
 
 
 def _rows(failing: Iterable[StuckPartition], opened: Sequence[NamedLogDir]) -> Iterator[FailingCopyTask]:
