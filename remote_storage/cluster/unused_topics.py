@@ -20,8 +20,8 @@ from tiersnap.snapshot.errors import CorruptDataError
 def find_unused(store: ObjectStore, cluster: Cluster) -> list[UnusedTopic]:
     """Return the topics that have segments in `store` but certainly do not exist in the cluster, by name and id.
 
-    A topic is left out if one of its `cluster.json` objects names another cluster or cannot be read. The search needs
-    two listings. For each candidate it lists the `cluster.json` objects, and reads them.
+    If a `cluster.json` object of a topic names another cluster or cannot be read, the topic is not returned. The
+    search needs two listings. For each candidate it lists the `cluster.json` objects, and reads them.
     """
     folders = _topic_folders(store)  # list first: a topic with segments then exists when the cluster is asked
     topics = cluster.topics({each.topic for each in folders})

@@ -20,7 +20,7 @@ class CollectPlan:
     """A partition to collect.
 
     Attributes:
-        listed: the partition on disk. The fields `decode` of its segments and `object` of its snapshots are not set.
+        listed: the partition on disk. Its segments have no `decode` yet, and its snapshots no `object`.
         before: the last shipped listing; None the first time.
         decodes: decoded segments of `before` whose files are unchanged, by base offset.
         segments: segments to decode and ship, ascending.

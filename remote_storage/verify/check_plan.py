@@ -48,8 +48,8 @@ class CheckPlan:
         requests: upper bound of requests for these segments.
         bytes: upper bound of bytes to read, without `largest`.
         sampled: see CheckRequest; None if all segments are verified.
-        largest: bytes of the largest object of each partition and kind, without logs. Beside the segments to verify, a
-            check may read one more object of each kind per partition.
+        largest: bytes of the largest object of each partition and kind, without logs. A check may
+            also read one object of each kind per partition from a segment that is not verified.
         refusals: an error for each partition whose complete segments are in the other layout. It is not verified.
     """
 

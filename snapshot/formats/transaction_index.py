@@ -79,7 +79,7 @@ def rebuild(rows: np.ndarray, ongoing: np.ndarray) -> tuple[np.ndarray, np.ndarr
     """Return the transaction index entries that consecutive batches of a segment produce.
 
     Args:
-        rows: decoded batches (RECORD_BATCH_DTYPE, offset order) of a segment or of one window of it.
+        rows: decoded batches of a segment, or of a window of a segment (RECORD_BATCH_DTYPE, offset order).
         ongoing: transactions (ONGOING_TXN_DTYPE) that began below the first row and are open at the first row. For the
             first window of a segment, take them from the producer snapshot at the segment's base offset. For each later
             window, take them from the previous call.

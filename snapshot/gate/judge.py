@@ -70,7 +70,7 @@ def judge(
         broker: the broker that copies the partition's segments. READY segments are left to this broker. None if no
             broker copies them.
         beyond_broker: base offsets of segments without a snapshot file, at which the broker's copy task fails. If the
-            first segment that the broker would copy is one of them, no READY segment is left to the broker.
+            broker would copy one of these segments first, no READY segment is left to the broker.
         mends_indexes: whether tiersnap uploads READY segments and rebuilds their wrong indexes.
     """
     blocked_by: Readiness | None = None

@@ -14,8 +14,9 @@ entry, made from the 8-byte words of its header:
     entry    word0 * K0 + rotl(word1 * K1, 21) + rotl(word2 * K2, 42) + rest * K3 + position of the entry in the segment
     digest   rotl((digest ^ entry) * CHAIN, 29); the first digest is START
 
-All operations are modulo 2 ** 64. Each step is a bijection of each of its inputs, so a change of one word always
-changes the digest. A batch takes about twenty instructions, so the digest costs little even for small batches.
+All operations are modulo 2 ** 64. Each step maps different values of one input to different results, so a
+change of one word always changes the digest. A batch takes about twenty instructions, so the digest costs little even
+for small batches.
 """
 
 from __future__ import annotations

@@ -4,11 +4,12 @@ A closed segment on a local disk is memory-mapped, so that headers of large batc
 broker appends to the active segment and may truncate it. So an active segment is read piece by piece into one buffer
 that stays in the processor's cache. Remote files cannot be mapped, so each window is a copy.
 
-Access to a mapped page beyond the end of its file, or to one that the disk cannot read, raises a bus error (SIGBUS),
-which kills the process. Followers truncate even closed segments. pread is safe, but takes twice as long for batches of
-300 bytes, and eight times as long for batches of 4 KiB. So a signal handler watches the maps: at a bus error it maps
-zeros over the rest of the map and sets `is_cut`, and the read continues. `close` then raises an error. libwayland does
-the same (wl_shm_buffer_begin_access). Other bus errors go to the previous handler. Maps are used only on 64-bit Linux.
+A bus error (SIGBUS) kills the process. It is raised if a process reads a mapped page that lies beyond the end of the
+file, or that the disk cannot read. Followers truncate even closed segments. pread is safe, but takes twice as long for
+batches of 300 bytes, and eight times as long for batches of 4 KiB. So a signal handler watches the maps: at a bus error
+it maps zeros over the rest of the map and sets `is_cut`, and the read continues. `close` then raises an error.
+libwayland does the same (wl_shm_buffer_begin_access). Other bus errors go to the previous handler. Maps are used only
+on 64-bit Linux.
 """
 
 from __future__ import annotations

@@ -236,7 +236,7 @@ class PageTopic(TopicReport):
 
 @dataclass(frozen=True)
 class SnapshotsAtEnds:
-    """A number of closed segments. The snapshot at the end of each of them has the same verdicts and provenance.
+    """A number of closed segments whose snapshots at their ends have equal verdicts and provenance.
 
     `compared` is the verdict of the strict comparison of a broker's file.
     """

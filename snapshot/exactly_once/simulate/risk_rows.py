@@ -115,7 +115,7 @@ GREATEST = ("exposed_ms", "wait_ms")
 
 
 def sums_of(rows: Iterable[Mapping[str, int | None]]) -> dict[str, int]:
-    """Return the sum of each column in ADDED and the maximum of each column in GREATEST, by name. None counts as 0."""
+    """Return the totals of the rows by column: sums for ADDED, maxima for GREATEST. None counts as 0."""
     sums = dict.fromkeys((*ADDED, *GREATEST), 0)
     for row in rows:
         for name in ADDED:

@@ -39,7 +39,9 @@ class SnapshotFound:
 
 
 def causes(found: Mapping[int, SnapshotFound], expiry: BrokerExpiry) -> dict[int, SnapshotCause | None]:
-    """Return, by offset, the reason why a snapshot is missing, wrong or empty; None for a right one with producers.
+    """Return, by offset, the reason why a snapshot is missing, wrong or empty.
+
+    The reason is None if the snapshot is right and contains producers.
 
     Args:
         found: snapshots by offset. The mapping must have every boundary of the log and every snapshot file.
