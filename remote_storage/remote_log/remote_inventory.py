@@ -8,6 +8,7 @@ Only these claims are read:
     the newest claims, down to the first finished one
     claims at the start offset of an incomplete segment, or of several complete segments
     claims that were not written within 10 s after their segment
+    claims that were written after the claims were listed, at the start offset of an incomplete segment
 
 All other claims are finished, because an upload finishes each claim before it writes the next claim.
 """
@@ -23,7 +24,7 @@ from tiersnap.remote_storage.layouts import keys
 from tiersnap.remote_storage.layouts.keys import KeyKind
 from tiersnap.remote_storage.layouts.remote_location import RemoteLocation
 from tiersnap.remote_storage.locks.claim import Claim, ClaimedSegment
-from tiersnap.remote_storage.locks.claim_protocol import claims_among, read_claim
+from tiersnap.remote_storage.locks.claim_protocol import claimed_segments, claims_among, read_claim
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition
 from tiersnap.remote_storage.remote_log.complete import complete_in_other_layout
 from tiersnap.remote_storage.remote_log.known_manifests import KnownManifests
@@ -141,6 +142,7 @@ def list_remote_partition(
     incomplete += _lacking(store, attempts)
     claims = _Claims(store, frozenset(changed))
     claims.read_for(found, incomplete, changed)
+    claims.read_new(partition, [each for each in incomplete if claims.with_claim(each).may_be_of_broker])
     if of_brokers is not None:
         claims.read_of(each for each in found if each.segment_id not in of_brokers)
     segments = list(map(claims.marked, found))
@@ -277,6 +279,15 @@ class _Claims:
         self.read_unfinished(sorted(claimed, key=_age, reverse=True))
         late = [each for each in claimed if not 0 <= changed[each] - written[each] <= _FINISHED_WITHIN_MS]
         in_parallel(self.read, late)
+
+    def read_new(self, partition: TopicIdPartition, unclaimed: Sequence[IncompleteSegment]) -> None:
+        """Read the claims that another host wrote for these segments after the claims were listed."""
+        if not unclaimed:
+            return
+        starts = {each.start_offset for each in unclaimed}
+        for segment in claimed_segments(self.store, partition).keys() - self.claimed:
+            if segment.base_offset in starts:
+                self.read(segment)
 
     def read_of(self, segments: Iterable[RemoteSegment]) -> None:
         in_parallel(self.read, [each.claimed_as for each in segments if each.claimed_as in self.claimed])

@@ -33,7 +33,11 @@ def shown(*words: str | Path) -> list[str]:
 
 
 def without_numbers(lines: list[str]) -> set[str]:
-    """The lines with every number, unit and path alike: what differs from run to run and from disk to disk."""
+    """The lines with every number, unit and path alike: what differs from run to run and from disk to disk.
+
+    A disk that is nearly full has bytes that only root may use.
+    """
+    lines = [re.sub(r" and [\d.]+ [KMGT]?i?B for root", "", line) for line in lines]
     alike = (re.sub(r"\d[\d.]*|\S*\bdata\b", "#", re.sub(r"[KMGT]iB", "B", line)) for line in lines)
     return {re.sub(r"\s+", " ", line).strip() for line in alike}
 

@@ -8,9 +8,11 @@ import shutil
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec import structs
@@ -353,6 +355,58 @@ def test_two_hosts_at_the_same_time_leave_one_copy_of_each_segment(source: Path,
     run(host(store, "run-3"), source)
     assert names(copies(tmp_path / "remote")) == {("orders-0", base) for base in (0, 10, 20)}
     assert set(copies(tmp_path / "remote").values()) == {1}
+
+
+class BeginsMeanwhile:
+    """A store in which another host begins an upload right after the claims of a partition were listed."""
+
+    def __init__(self, store: ObjectStore, begin: Callable[[], object], listing: int) -> None:
+        self._store, self._begin, self._left = store, begin, listing
+
+    @property
+    def uri(self) -> str:
+        return self._store.uri
+
+    @property
+    def words(self) -> list[str]:
+        return self._store.words
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    def list(self, prefix: str = "", **more: Any) -> Iterator[ObjectInfo]:
+        found = list(self._store.list(prefix, **more))
+        if prefix.startswith("claims/"):
+            self._left -= 1
+            if not self._left:
+                self._begin()
+        yield from found
+
+
+@pytest.mark.parametrize("listing", [1, 2])
+def test_an_upload_that_begins_after_the_claims_were_listed_is_not_taken_for_a_brokers(
+    source: Path, tmp_path: Path, listing: int
+) -> None:
+    clock = Clock()
+    run(host(KillableStore(DirectoryStore(tmp_path / "fresh"), clock), "run-1"), source)
+    seen = 0
+    for step in range(1, clock.steps):
+        store = DirectoryStore(tmp_path / f"killed-{step}")
+
+        def begin(store: DirectoryStore = store, step: int = step) -> None:
+            nonlocal seen
+            seen += 1
+            with suppress(KilledError):  # what run-2 wrote before, this one need not
+                run(host(KillableStore(store, Clock(step)), "run-1", process=GONE), source)
+
+        meanwhile = BeginsMeanwhile(store, begin, listing)
+        (done,) = run(host(meanwhile, "run-2"), source)  # type: ignore[arg-type]
+        assert done.errors == [], step
+        assert "COPY_IN_FLIGHT" not in [each.verdict for each in done.readiness], step
+        run(host(store, "run-3"), source)
+        assert publishable(store) == [0, 10, 20], step
+        assert set(copies(tmp_path / f"killed-{step}").values()) == {1}, step
+    assert seen == clock.steps - 1
 
 
 class GoneStore:
