@@ -51,12 +51,14 @@ from tiersnap.jobs.situation.situation import COMMAND_LINE, NO_LOCATION, Known, 
 from tiersnap.jobs.telemetry.metrics import Sinks, metrics_options
 from tiersnap.remote_storage.cluster.unused_topic import UnusedTopic
 from tiersnap.remote_storage.stores.probe_answer import ProbeAnswer, ProbeVerdict
+from tiersnap.snapshot.errors import RemoteStorageError, TransientError
 from tiersnap.snapshot.gate.printed_steps import Step
 from tiersnap.snapshot.host.waiting import WaitingPartition
 from tiersnap.snapshot.log.findings import Finding
 from tiersnap.snapshot.members import members
 
 if TYPE_CHECKING:
+    from tiersnap.snapshot.errors import TiersnapError
     from tiersnap.snapshot.gate.exit_code import Problem
     from tiersnap.snapshot.gate.printed_steps import Place
     from tiersnap.snapshot.gate.step_template import NextStep
@@ -172,11 +174,15 @@ def doctor(
     location = judge_location(situation, verdict)
     copies = find_copy_problems(cluster, log_dirs, broker_expiry.now, hung_after, records)
     view = _view_to_ask(situation, compared, location)
-    copying, unread = check_copies(cluster, log_dirs, view, records, broker_expiry.now, output.talk)
+    probes, unread = _probe(view) if situation.remote.source == COMMAND_LINE else ([], [])
+    asked = view
+    if unread:
+        asked = replace(view, remote=None)
     unanswered += unread
-    probes = _probe(view) if situation.remote.source == COMMAND_LINE else []
-    host = _look(output, situation, log_starts, view, broker_expiry, compared)
-    unused = unused_topics(cluster, view)
+    copying, unread = check_copies(cluster, log_dirs, asked, records, broker_expiry.now, output.talk)
+    unanswered += unread
+    host = _look(output, situation, log_starts, asked, broker_expiry, compared)
+    unused = unused_topics(cluster, asked)
     answers = _Answers(host, probes, compared, copies, verified, location, copying, unused)
     known = Known(view if view.remote is not None else None, situation.remote.source)
     place = situation_place([each.uri for each in host.log_dirs], replace(broker, remote=known))
@@ -211,13 +217,17 @@ def _view_to_ask(situation: Situation, compared: Compared | None, location: Judg
     return view
 
 
-def _probe(view: RemoteView) -> list[ProbeAnswer]:
+def _probe(view: RemoteView) -> tuple[list[ProbeAnswer], list[TiersnapError]]:
+    """Probe the store of the remote location. Return the answers, or the error if the store cannot be used."""
     from tiersnap.remote_storage.stores.open_store import open_existing_store
     from tiersnap.remote_storage.stores.probe import probe_store
 
     if view.remote is None:
-        return []
-    return list(probe_store(open_existing_store(view.remote, view.stores)))
+        return [], []
+    try:
+        return list(probe_store(open_existing_store(view.remote, view.stores))), []
+    except (RemoteStorageError, TransientError) as error:
+        return [], [error]
 
 
 @dataclass(frozen=True, slots=True)
