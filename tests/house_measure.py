@@ -18,8 +18,8 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("snapshot", "remote_storage", "jobs")
 # The greatest values that `make lint` accepts; `python -m tests.house_measure` prints the figures of today.
 LIMITS: Mapping[str, float] = {
-    "tokens": 483_850,
-    "branches": 14_625,
+    "tokens": 484_150,
+    "branches": 14_632,
     "functions with more than 10 branches": 44,
     "dense functions (of 6 branches or more: three in four statements), %": 18,
     "comprehensions per 1,000 statements": 27.6,

@@ -91,7 +91,11 @@ def test_a_filtered_query_leaves_nothing_out_of_the_next_one(spark: SparkSession
 @pytest.mark.nightly
 @pytest.mark.parametrize(
     ("option", "value", "said"),
-    [("partition", "one", "partition 'one'"), ("fromOffset", "-1", "fromOffset '-1'"), ("topic", "(", "topic '\\('")],
+    [
+        ("partition", "one", "partition, 'one'"),
+        ("fromOffset", "-1", "fromOffset, '-1'"),
+        ("topic", "(", "topic, '\\('"),
+    ],
 )
 def test_an_option_that_is_wrong_is_named(spark: SparkSession, option: str, value: str, said: str) -> None:
     spark.dataSource.register(KafkaSegmentDataSource)

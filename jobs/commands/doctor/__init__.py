@@ -42,23 +42,21 @@ from tiersnap.jobs.commands.doctor.cluster import (
 )
 from tiersnap.jobs.commands.doctor.copies import CopyFindings, FailingCopyTask, check_copies, steps_once
 from tiersnap.jobs.commands.doctor.host_lines import lines_of_host, lines_of_replicas
-from tiersnap.jobs.commands.doctor.location import JudgedLocation, judge_location
+from tiersnap.jobs.commands.doctor.location import JudgedLocation, judge_location, probe_location, view_to_ask
 from tiersnap.jobs.commands.doctor.log_dir import ExaminedLogDir
 from tiersnap.jobs.commands.doctor.unused import lines_of_unused, unused_topics
 from tiersnap.jobs.commands.simulate import LostProducersOfReplica
 from tiersnap.jobs.situation.remote_view import RemoteView
-from tiersnap.jobs.situation.situation import COMMAND_LINE, NO_LOCATION, Known, Situation
+from tiersnap.jobs.situation.situation import COMMAND_LINE, Known, Situation
 from tiersnap.jobs.telemetry.metrics import Sinks, metrics_options
 from tiersnap.remote_storage.cluster.unused_topic import UnusedTopic
 from tiersnap.remote_storage.stores.probe_answer import ProbeAnswer, ProbeVerdict
-from tiersnap.snapshot.errors import RemoteStorageError, TransientError
 from tiersnap.snapshot.gate.printed_steps import Step
 from tiersnap.snapshot.host.waiting import WaitingPartition
 from tiersnap.snapshot.log.findings import Finding
 from tiersnap.snapshot.members import members
 
 if TYPE_CHECKING:
-    from tiersnap.snapshot.errors import TiersnapError
     from tiersnap.snapshot.gate.exit_code import Problem
     from tiersnap.snapshot.gate.printed_steps import Place
     from tiersnap.snapshot.gate.step_template import NextStep
@@ -173,8 +171,8 @@ def doctor(
         records, verdict = compared.records, compared.location
     location = judge_location(situation, verdict)
     copies = find_copy_problems(cluster, log_dirs, broker_expiry.now, hung_after, records)
-    view = _view_to_ask(situation, compared, location)
-    probes, unread = _probe(view) if situation.remote.source == COMMAND_LINE else ([], [])
+    view = view_to_ask(situation, compared, location)
+    probes, unread = probe_location(view) if situation.remote.source == COMMAND_LINE else ([], [])
     asked = view
     if unread:
         asked = replace(view, remote=None)
@@ -205,29 +203,6 @@ def doctor(
         hung_count = len(copies.hung)
     sinks.send(lambda: of_doctor(code, clock(), hung_count))
     return code
-
-
-def _view_to_ask(situation: Situation, compared: Compared | None, location: JudgedLocation | None) -> RemoteView:
-    """Return the remote location with the brokers' layout. Leave out the URI if brokers read another location."""
-    view = situation.remote.value or NO_LOCATION
-    if location is not None and location.is_contradicted:
-        view = replace(view, remote=None)
-    if compared is not None:
-        view = replace(view, layout=compared.layout)
-    return view
-
-
-def _probe(view: RemoteView) -> tuple[list[ProbeAnswer], list[TiersnapError]]:
-    """Probe the store of the remote location. Return the answers, or the error if the store cannot be used."""
-    from tiersnap.remote_storage.stores.open_store import open_existing_store
-    from tiersnap.remote_storage.stores.probe import probe_store
-
-    if view.remote is None:
-        return [], []
-    try:
-        return list(probe_store(open_existing_store(view.remote, view.stores))), []
-    except (RemoteStorageError, TransientError) as error:
-        return [], [error]
 
 
 @dataclass(frozen=True, slots=True)

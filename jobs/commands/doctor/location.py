@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated
 
 from msgspec import Meta
 
+from tiersnap.jobs.situation.situation import NO_LOCATION
 from tiersnap.remote_storage.publish.location_proof import NAME_THE_PLACE, LocationState
+from tiersnap.snapshot.errors import RemoteStorageError, TransientError
 
 if TYPE_CHECKING:
+    from tiersnap.jobs.commands.doctor.cluster import Compared
+    from tiersnap.jobs.situation.remote_view import RemoteView
     from tiersnap.jobs.situation.situation import Situation
     from tiersnap.remote_storage.publish.location_proof import LocationVerdict
+    from tiersnap.remote_storage.stores.probe_answer import ProbeAnswer
+    from tiersnap.snapshot.errors import TiersnapError
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,3 +59,26 @@ def judge_location(situation: Situation, verdict: LocationVerdict | None) -> Jud
 
 def _of(verdict: LocationVerdict) -> JudgedLocation:
     return JudgedLocation(verdict.state, verdict.sentence)
+
+
+def view_to_ask(situation: Situation, compared: Compared | None, location: JudgedLocation | None) -> RemoteView:
+    """Return the remote location with the brokers' layout. Leave out the URI if brokers read another location."""
+    view = situation.remote.value or NO_LOCATION
+    if location is not None and location.is_contradicted:
+        view = replace(view, remote=None)
+    if compared is not None:
+        view = replace(view, layout=compared.layout)
+    return view
+
+
+def probe_location(view: RemoteView) -> tuple[list[ProbeAnswer], list[TiersnapError]]:
+    """Probe the store of the remote location. Return the answers, or the error if the store cannot be used."""
+    from tiersnap.remote_storage.stores.open_store import open_existing_store
+    from tiersnap.remote_storage.stores.probe import probe_store
+
+    if view.remote is None:
+        return [], []
+    try:
+        return list(probe_store(open_existing_store(view.remote, view.stores))), []
+    except (RemoteStorageError, TransientError) as error:
+        return [], [error]
