@@ -80,7 +80,7 @@ def test_a_corrupt_newest_one_is_no_limit_as_the_broker_goes_on_from_the_next(cu
 
     refused = tiersnap("repair", disks.log_dir, "--apply")
 
-    assert refused.exit_code == 4
+    assert refused.exit_code == 5
     assert actions(refused) == {**dict.fromkeys(bases[4:], "ABOVE_NEWEST"), log_end: "NEEDS_REPLACE"}
     assert snapshots(folder) == before
     told = tiersnap("repair", disks.log_dir, "--replace", "--apply")
@@ -102,7 +102,7 @@ def test_where_every_one_is_corrupt_the_missing_ones_are_written_and_the_rest_wh
 
     first = tiersnap("repair", disks.log_dir, "--apply")
 
-    assert first.exit_code == 4
+    assert first.exit_code == 5
     assert actions(first).pop(bases[5]) == "WRITE"
     assert tiersnap("scan", disks.log_dir).exit_code == 5
     assert tiersnap("repair", disks.log_dir, "--replace", "--apply").exit_code == 0
