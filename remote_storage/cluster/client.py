@@ -74,7 +74,7 @@ class Cluster:
         self._has_answered = False
 
     def consumer(self, properties: Mapping[str, object] = MappingProxyType({})) -> Consumer:
-        """Return a consumer for assigned partitions. It commits no offsets.
+        """Return a consumer that commits no offsets. The caller must assign partitions to the consumer.
 
         Raises:
             UsageError: librdkafka has no such property.
@@ -193,7 +193,7 @@ class Cluster:
         return self._settings(_resource("BROKER", str(broker)), what, "DESCRIBE_CONFIGS of the cluster")
 
     def change_settings(self, topic: str, values: Mapping[str, str | None], *, validate_only: bool = False) -> None:
-        """Set configs of a topic in one request, all or none. The value None removes the topic's own value."""
+        """Set configs of a topic in one request, all or none. The value None deletes the config of the topic."""
         from confluent_kafka.admin import AlterConfigOpType, ConfigEntry
 
         entries = []
@@ -268,7 +268,7 @@ class Cluster:
 
         The end is exclusive.
 
-        Like a consumer, the call waits while brokers restart or leaders are elected, for at most SECONDS.
+        While brokers restart or partitions have no leader, repeat the request for at most SECONDS.
         """
         wanted = list(product([topic], numbers))
         deadline, is_stale = time.monotonic() + SECONDS, False
@@ -338,7 +338,7 @@ class Cluster:
             self._last_trouble = error.str()
 
     def ask(self, what: str, call: Callable[[], T], needs: str = "") -> T:
-        """Return the result of a call of confluent-kafka. Translate its errors with `to_error`."""
+        """Return the result of `call`, which uses confluent-kafka. Translate a KafkaException with `to_error`."""
         from confluent_kafka import KafkaException
 
         try:

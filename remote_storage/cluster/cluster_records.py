@@ -1,4 +1,4 @@
-"""Read a cluster's records of partitions for the commands that restore or delete remote segments."""
+"""Read a cluster's `__remote_log_metadata` for the commands that restore or delete remote segments."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class ClusterRecords:
     ) -> dict[TopicIdPartition, KnownPartition]:
         """Return the partitions, with `is_absent` set to True if the cluster certainly lacks the topic id.
 
-        Only partitions with undeleted segments are checked.
+        Partitions without undeleted segments are not checked, and get False.
         """
         doubtful = [at for at, known in found.items() if not known.is_live and known.has_undeleted]
         gone = certainly_gone(self._cluster, topics, doubtful)
@@ -88,7 +88,7 @@ def certainly_gone(
 def _unknown(cluster: Cluster, partition: TopicIdPartition, known: Topic | None) -> UnknownToClusterError:
     """Return the error for a partition whose topic id the cluster lacks.
 
-    `known` is the cluster's topic of the same name.
+    `known` is the cluster's topic with the partition's topic name; None if there is none.
     """
     there = "no such topic"
     if known is not None:

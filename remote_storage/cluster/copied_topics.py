@@ -1,4 +1,4 @@
-"""Find the topics that brokers copy, and the topics whose copying tiersnap paused. Topic configs show both."""
+"""Find in the topic configs which topics brokers copy, and for which topics tiersnap paused copying."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class CopiedTopics:
 
 
 def ask_topics(cluster: Cluster, log_dirs: Sequence[NamedLogDir], records: MetadataCache) -> CopiedTopics:
-    """Return which topics of the log directories and the records are copied or paused. Needs one request per topic.
+    """Return the copied and paused topics among the topics in `log_dirs` and `records`. Needs one request per topic.
 
     If `log_dirs` is empty, all topics of the cluster are examined.
 

@@ -1,14 +1,15 @@
 """Follow a partition's copy task by the records of `__remote_log_metadata`.
 
-Each copy attempt begins with a COPY_SEGMENT_STARTED record of a new segment id. If a snapshot is missing, the attempt
-fails without a further record, and the next attempt follows after the task interval. If the storage manager throws an
-exception, brokers since 3.9 delete the leftovers of the attempt, so its newest record is a deletion.
+Each copy attempt begins with a COPY_SEGMENT_STARTED record of a new segment id. If the producer snapshot of the segment
+is missing, the attempt fails without a further record, and the next attempt follows after the task interval. If the
+storage manager throws an exception, brokers since 3.9 delete the leftovers of the attempt. The newest record of such an
+attempt is a deletion.
 
 No record shows that an attempt has failed, and the records of old attempts stay in the topic. An upload that times out
 (before Kafka 3.9) or a leader that dies leaves the same records as a failed attempt. The newest attempt may also still
-be running. So two attempts at one segment are only a suspicion, and the copy task must be watched. A copy task is stuck
-if it begins two attempts at segments that remote storage lacks, and finishes none. If a copy task begins a segment that
-another attempt has already finished, the task has not read the records of the other attempt.
+be running. So two attempts at one segment do not prove that the copy task is stuck, and tiersnap watches the task. A
+copy task is stuck if it begins two attempts at segments that remote storage lacks, and finishes neither. If a copy task
+begins a segment that another attempt has already finished, the task has not read the records of the other attempt.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ class CopyProgress(StrEnum):
 class Watched:
     """A partition whose copy task should continue at `next_offset`.
 
-    `seen` are the segment ids in the records so far.
+    `seen` are the ids of the segments that had records when the watch began.
     """
 
     partition: TopicIdPartition
@@ -60,7 +61,7 @@ def attempts(cache: MetadataCache, partition: TopicIdPartition, next_offset: int
 
 
 def blind_attempts(cache: MetadataCache, partition: TopicIdPartition) -> list[RemoteLogSegmentMetadata]:
-    """Return the unfinished copy attempts that began after their segment was finished.
+    """Return the unfinished copy attempts whose start offset was already in a finished segment when they began.
 
     The copy task had not read the records of the finished segment.
     """
@@ -119,9 +120,9 @@ def watch(reader: MetadataReader, watched: Iterable[Watched], quiet: float) -> M
 
 
 def _finished_since(cache: MetadataCache, finished: Iterable[RemoteLogSegmentMetadata], offset: int) -> float:
-    """Return the position of the first record that finished a segment containing `offset`.
+    """Return the position (MetadataCache.order) of the first record that finished a segment with `offset`.
 
-    If there is no such record, the position is infinite.
+    Return infinity if there is no such record.
     """
     since = math.inf
     for each in finished:

@@ -1,6 +1,6 @@
 """Find the copy tasks that fail again and again.
 
-The records of all partitions show which copy tasks may be failing. tiersnap then watches these tasks.
+The records of `__remote_log_metadata` show which copy tasks may be failing. tiersnap then watches these tasks.
 """
 
 from __future__ import annotations

@@ -5,10 +5,10 @@ leader's copy task copies the segments of a partition one after the other, and b
 copy hangs if its leader began it long ago at the next offset to copy, and has begun or finished no segment since then.
 An attempt does not count as hung if it timed out or its leader died, because other attempts follow it.
 
-The age of a copy is the time since its record, by this host's clock. If a newer record of the same broker is later than
-this clock, the time of that record counts as the present. So if this host's clock is behind, a hung copy is still found
-while its broker copies other partitions. If the clock is ahead, copies look older by the difference, so the clock must
-not be ahead by minutes.
+The age of a copy is the time since its COPY_SEGMENT_STARTED record, by this host's clock. If the newest record of the
+copying broker is later than this clock, the time of that record counts as the present. So this module finds a hung copy
+even if this host's clock is behind, provided that the broker still copies other partitions. If the clock is ahead,
+copies look older by the difference, so the clock must not be ahead by minutes.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _FINISHED, _STARTED = SegmentState.COPY_SEGMENT_FINISHED, SegmentState.COPY_SEGM
 
 @dataclass(frozen=True, slots=True)
 class HungLimit:
-    """The age above which a copy counts as hung: `after`, but at least ten times the partition's usual duration.
+    """The age above which a copy counts as hung: `after`, or ten times the usual duration of a copy if that is longer.
 
     Times are in ms.
     """
@@ -97,8 +97,8 @@ def hung_copy(
 
     Args:
         leader: id of the broker that leads the partition now.
-        next_offset: first offset that remote storage lacks, according to the leader's epochs. If it is None,
-            it is unknown, and the newest copy attempt is assumed to contain it.
+        next_offset: first offset that remote storage lacks, according to the leader's epochs. None if this offset is
+            unknown; the function then assumes that the newest copy attempt contains the offset.
     """
     known = _of_brokers(cache, partition)
     begun = [each for each in known if each.state is _STARTED and each.broker_id == leader]
@@ -128,7 +128,7 @@ def _usual_duration(cache: MetadataCache, known: Iterable[RemoteLogSegmentMetada
 
 
 def _has_later(cache: MetadataCache, partition: TopicIdPartition, place: int) -> bool:
-    """Return whether a copy of a partition began or finished after the position `place` in the partition's records."""
+    """Return whether a copy of a partition began or finished after the record at `place` (see MetadataCache.order)."""
     for each in cache.segments(partition).values():
         began, latest = cache.order(each)
         if began > place or (each.state is _FINISHED and latest > place):
@@ -137,7 +137,7 @@ def _has_later(cache: MetadataCache, partition: TopicIdPartition, place: int) ->
 
 
 def copied_twice(cache: MetadataCache, partition: TopicIdPartition) -> Iterator[tuple[str, str]]:
-    """Yield the ids of two finished segments with the same offsets and leader epochs. Brokers read only the second.
+    """Yield pairs of finished segments with the same offsets and leader epochs: (id that brokers ignore, id they read).
 
     Such a pair remains if another attempt copies the segment of a hung attempt, and then the hung attempt finishes,
     too. Segments with equal offsets and different leader epochs are not a pair. Two leaders wrote them around an
@@ -206,7 +206,7 @@ def find_hung(
 ) -> Iterator[HungCopy]:
     """Yield the hung copies of the partitions in `leaders`. See `hung_copy`.
 
-    The end of the remote log is computed only for partitions with an old attempt.
+    The end of the remote log is computed only for partitions whose newest copy attempt is older than the limit.
     """
     of_leader = _by_its_clock(cache, limit)
     old = {each: leader for each, leader in leaders.items() if hung_copy(cache, each, leader, None, of_leader(leader))}
@@ -218,9 +218,9 @@ def find_hung(
 
 
 def _by_its_clock(cache: MetadataCache, limit: HungLimit) -> Callable[[int], HungLimit]:
-    """Return a function that returns the limit for a broker id.
+    """Return a function that maps a broker id to `limit` with another `now`.
 
-    Its `now` is the `now` of `limit`, or the time of the broker's newest record if that is later.
+    This `now` is `limit.now`, or the time of the broker's newest record if that time is later.
     """
     newest: dict[int, int] = {}
     for partition in cache.partitions():
@@ -234,7 +234,7 @@ def remote_end(
 ) -> int:
     """Return the next offset to copy, from the records and the leader's epochs. See `first_offset_missing`.
 
-    If the epochs are unknown, all finished segments count as segments of this log.
+    If the leader's epochs are unknown, all finished segments count as segments of the leader's log.
     """
     known, start = cache.segments(partition).values(), log_start_offset
     try:

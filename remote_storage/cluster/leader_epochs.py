@@ -197,8 +197,8 @@ def open_lineage(cluster: Cluster, log_dirs: Iterable[str]) -> Iterator[Lineage]
     """Yield a lineage that reads the given log directories. If there are none, the lineage asks the leaders.
 
     The end of the `with` block closes all connections. The lineage raises UnknownTopicError if no log directory has the
-    partition, or if its topic id differs. It raises LeaderEpochLineageError if the leader-epoch-checkpoint lost epochs,
-    or if the leaders cannot be asked.
+    partition with this topic id. It raises LeaderEpochLineageError if the leader-epoch-checkpoint lost epochs, or if
+    this client cannot ask leaders.
     """
     opened = [open_log_dir(uri) for uri in log_dirs]
     if opened:

@@ -1,7 +1,7 @@
 """Check that the leader's log contains the offsets of segments, before brokers read the segments.
 
-A log that lost an unclean election, or a clone of a log, may end above the leader's log. If its segments were
-published, the leader would append other records at offsets that readers get from remote storage.
+A log that lost an unclean election, or a clone of a log, may end above the leader's log. If segments of such a log were
+published, consumers would read them. The leader would later append different records at the same offsets.
 """
 
 from __future__ import annotations

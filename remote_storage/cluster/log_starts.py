@@ -1,4 +1,4 @@
-"""Ask a cluster for log start offsets if the checkpoint may be outdated (see snapshot.log.log_start)."""
+"""Ask a cluster for log start offsets if log-start-offset-checkpoint may be outdated (see snapshot.log.log_start)."""
 
 from __future__ import annotations
 
@@ -48,7 +48,9 @@ def _located(cluster: Cluster, partition: Partition, topics: dict[str, Topic | N
 
 
 def moved_up(cluster: Cluster | None, partition: Partition) -> Partition | None:
-    """Return the partition with its leader's log start offset if that is above the checkpoint's offset, else None.
+    """Return the partition with its leader's log start offset.
+
+    Return None if this offset is not above `log_start_checkpoint`, or if one of the two is unknown.
 
     Raises:
         BrokerUnavailableError: the cluster does not answer.

@@ -39,7 +39,7 @@ class LostEpochs:
         )
 
     def cure(self) -> Iterator[NextStep]:
-        """Yield the next steps for the leader's host."""
+        """Yield the steps on the leader's host that restore the lost leader epochs."""
         if self.is_rebuildable:
             yield NextStep(f"stop broker {self.leader}, because it reads {LEADER_EPOCHS} only when it starts")
             yield REPLACE_APPLY

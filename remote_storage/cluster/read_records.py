@@ -1,4 +1,4 @@
-"""Read a cluster's records of the partitions in log directories."""
+"""Read from a cluster's `__remote_log_metadata` the records of partitions in log directories."""
 
 from __future__ import annotations
 

@@ -116,7 +116,7 @@ def _ended_at(segment: Segment) -> int:
 
 
 def _timestamp(filesystem: FileSystem, segment: Segment, offset: int) -> int | None:
-    """Return the largest timestamp (ms) of the first batch that ends at or above an offset; None without one."""
+    """Return the max timestamp (ms) of the first batch that ends at or above an offset; None without such a batch."""
     from tiersnap.snapshot.log.segment_scan import SegmentScan  # with numpy
 
     for rows in SegmentScan.of(filesystem, segment, check_crc=False):

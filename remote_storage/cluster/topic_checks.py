@@ -139,7 +139,7 @@ def check_identity(partition: TopicIdPartition, topics: Mapping[str, Topic], hid
 
 @dataclass(frozen=True)
 class ClusterTopics:
-    """The topics of a cluster that a command uses."""
+    """The topics that a command uses, as a cluster describes them."""
 
     described: Mapping[str, Topic]  # by name
     hidden: frozenset[str]  # names of topics that this user may not describe

@@ -46,7 +46,7 @@ def led_partitions(topics: Mapping[str, Topic], partitions: Iterable[TopicPartit
 
 @dataclass(frozen=True, slots=True)
 class TopicConfig:
-    """A config of a topic or broker: the effective value, and whether the topic itself sets it."""
+    """The effective value of a topic config or broker config. `is_own` is True if a topic sets the value itself."""
 
     value: str | None
     is_own: bool

@@ -18,7 +18,9 @@ from tiersnap.snapshot.errors import CorruptDataError
 
 
 def find_unused(store: ObjectStore, cluster: Cluster) -> list[UnusedTopic]:
-    """Return the topics that have segments in `store` but certainly do not exist in the cluster, by name and id.
+    """Return the topics that have segments in `store` but certainly do not exist in the cluster.
+
+    They are sorted by name and id.
 
     If a `cluster.json` object of a topic names another cluster or cannot be read, the topic is not returned. The
     search needs two listings. For each candidate it lists the `cluster.json` objects, and reads them.

@@ -1,8 +1,8 @@
-"""Collect a log directory partition by partition. A listing is replaced only after all objects that it names exist.
+"""Collect a log directory partition by partition. Each partition gets a listing, which names its collected objects.
 
-A collection may be killed at any time. The next collection ships the segments that the partition's listing lacks. If
-a killed collection left objects that no listing names, a later collection deletes them after a day. A segment whose
-file does not change is read and shipped only once.
+A listing is written only after all objects that it names exist. So a collection may be killed at any time. The next
+collection ships the segments that the partition's listing lacks. If a killed collection left objects that no listing
+names, a later collection deletes them after a day. A segment whose file does not change is read and shipped only once.
 """
 
 from __future__ import annotations
@@ -55,9 +55,9 @@ class Collection:
     """One run of `tiersnap collect`.
 
     Attributes:
-        uri: value of the column `log_dir` in the rows of this log directory.
+        uri: value of the column `log_dir` in all rows that are collected.
         with_batches: whether batch headers are shipped, too.
-        now: epoch ms, the only time that the run uses.
+        now: time of the run in epoch ms; the clock is not read again.
         apply: whether objects are written; if not, only plan.
     """
 
@@ -111,7 +111,10 @@ class Collection:
         return self.to.put_marker(announced, before)
 
     def _finish(self, before: Read[Marker], complete: set[str]) -> None:
-        """Write the collected partitions to `collected.json`. Delete partitions that left the disk a day ago."""
+        """Write the collected partitions to `collected.json`.
+
+        Delete the collected objects of partitions that left the disk at least a day ago.
+        """
         assert before.value is not None
         marker = before.value
         partitions = set(self.log_dir.folders).intersection(marker.partitions) | complete
@@ -123,7 +126,7 @@ class Collection:
     def _absent(self, marker: Marker, partitions: set[str]) -> dict[str, int]:
         """Return the folders of `marker` that left the disk or have no complete listing.
 
-        The values are times (epoch ms) at which a collection first recorded this.
+        The values are the times (epoch ms) at which a collection first added the folder to `Marker.absent`.
         """
         absent = {folder: since for folder, since in marker.absent.items() if folder not in partitions}
         return absent | dict.fromkeys(sorted(set(marker.partitions).difference(self.log_dir.folders)), self.now)

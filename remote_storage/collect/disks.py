@@ -21,7 +21,7 @@ def folders_below(to: str, log_dirs: Sequence[NamedLogDir]) -> tuple[str, ...]:
     """Return the folder for each log directory.
 
     A single log directory is collected to `to`. If there are several, each has a folder below `to`. The name
-    of the folder is the path of the log directory, with - for other characters than letters, digits, . and _.
+    of the folder is the path of the log directory. A hyphen replaces characters that are not letters, digits, . or _.
 
     Raises:
         UsageError: two log directories would have the same folder.
@@ -43,7 +43,7 @@ def folders_below(to: str, log_dirs: Sequence[NamedLogDir]) -> tuple[str, ...]:
 def refuse_folder_of_one(store: ObjectStore) -> None:
     """Refuse a folder into which a single log directory was collected.
 
-    Several log directories are collected into folders below this one. Their objects would mix with the existing ones.
+    Several log directories are collected into subfolders. Their objects would mix with the objects of the single one.
 
     Raises:
         UsageError: a log directory was collected to this folder.

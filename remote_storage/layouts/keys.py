@@ -22,8 +22,8 @@ Producer snapshots, their manifests, and the cluster id of a partition. Brokers 
     snapshots/old.topic-no-topic-id/7/manifest-2026-11-21T1530.json
     snapshots/payments-MWJ6FHTfRYy67jzwZdeqSQ/7/cluster.json
 
-Claims of segments, caches of the rsm-manifests of a partition, saved configs of a topic, records of a cluster's
-read-back, and probes for conditional writes:
+Claims of segments, caches of the rsm-manifests of a partition, saved configs of a topic, the result of
+`publish --prove` for a cluster, and probes for conditional writes:
 
     claims/<topic>-<topic id>/<partition>/<base offset>-<leader epoch>.json
     claims/<topic>-<topic id>/<partition>/manifests.json
@@ -191,7 +191,7 @@ def snapshot_manifest(partition: TopicIdPartition, run_id: str) -> str:
 
 
 def cluster(partition: TopicIdPartition) -> str:
-    """Return the key of the object with the cluster id of a partition's segments."""
+    """Return the key of the object with the id of the cluster from which a partition was uploaded."""
     return f"{partition_snapshots(partition)}{KeyKind.CLUSTER.suffix}"
 
 

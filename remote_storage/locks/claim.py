@@ -11,8 +11,8 @@
 segment is valid. `snapshot` describes the producer snapshot of that segment. If `finished` is set, all other attempts
 have ended, and objects with their segment ids are leftovers.
 
-`kept` contains the ids of remote segments that were finished and then replaced, because they lost objects or because a
-replica rolled at other offsets. It also contains the ids of segments that `mend` restores. Records in
+`kept` contains the ids of remote segments that were finished and then replaced, because they lost objects or because
+two replicas rolled at different offsets. It also contains the ids of segments that `mend` restores. Records in
 `__remote_log_metadata` may name any segment that was ever finished. Therefore `may_delete` returns False for such a
 segment, until the caller has read the records and found none that names the segment.
 """
@@ -140,8 +140,8 @@ class Claim(StoredObject, frozen=True, kw_only=True):
     def taken_by(self, attempt: Attempt) -> Claim:
         """Return this claim with a new holder and without a finished attempt.
 
-        The new claim has at most the newest MAX_ATTEMPTS attempts. Older attempts are dropped: later attempts should
-        have deleted their objects.
+        The new claim has at most the newest MAX_ATTEMPTS attempts. Older attempts are dropped, because later attempts
+        normally deleted the objects of the older ones.
         """
         attempts = (*self.attempts, attempt)[-MAX_ATTEMPTS:]
         return Claim(attempts=attempts, finished=None, snapshot=None, kept=self.kept)

@@ -4,10 +4,11 @@ Each attempt has its own segment id. It takes these steps in this order:
 
     claim            add the attempt to the claim, before any byte is uploaded
     copy             upload log and indexes, which readers do not see yet. The attempt may delete incomplete leftovers
-                     of `claim.earlier`. Complete segments stay for now: they may be the only ones with their offsets
+                     of `claim.earlier`. Complete segments stay for now, because perhaps no other segment has their
+                     offsets
     is_still_ours    if another attempt took over the claim: delete the copied objects, and stop
     make visible     write the manifest
-    finish           if it raises ObjectChangedError: delete the remote segment, manifest first, and stop
+    finish           if it raises ObjectChangedError: delete the uploaded segment, manifest first, and stop
     delete           complete remote segments of `claim.earlier`
 
 `finish` replaces only the version of the claim that the attempt read. So exactly one attempt finishes, and only its
@@ -50,8 +51,9 @@ def claim(
 ) -> HeldClaim:
     """Claim a segment for a new attempt. If the segment has no claim, this needs one request.
 
-    Return the claim with `attempt` as its holder. If another attempt has finished the segment, return its claim, with
-    `finished` set. Then the caller must check the objects, and `reopen` the claim if the segment is incomplete.
+    Return the claim with `attempt` as its holder. If another attempt has finished the segment, return the claim
+    unchanged, with `finished` set. Then the caller must check the objects, and `reopen` the claim if the segment is
+    incomplete.
 
     Raises:
         ClaimedError: another attempt holds the claim and may be running.

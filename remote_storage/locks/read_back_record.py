@@ -1,12 +1,14 @@
 """The record of a read-back: one object per cluster, in the remote location itself.
 
+A read-back (`tiersnap publish --prove`) proves that the brokers of a cluster read this location.
+
     claims/read-back-<cluster id>.json
     {"version":1,"clusterId":"…","uri":"s3://bucket/prefix/","server":"minio:9000","brokers":"<digest>","topic":null,
      "process":null,"renewals":0}
 
 A replica of the bucket also contains this object. tiersnap ignores it there, because the URI or the server differs.
-`brokers` is a digest of the brokers' configuration. If the digest changes, the proof is no longer valid. During a
-read-back `brokers` is null, `topic` is the topic of the read-back, and `process` will delete that topic.
+`brokers` is a digest of the brokers' configuration. If this configuration changes, the read-back proves nothing any
+more. During a read-back `brokers` is null, `topic` is the topic of the read-back, and `process` will delete that topic.
 """
 
 from __future__ import annotations
@@ -77,7 +79,7 @@ class ReadBackStore:
     def find(self) -> ReadBackRecord | None:
         """Return the record of this location, or None if there is none.
 
-        A record that names another location is ignored, because this location is a replica of that one.
+        If the record has another URI or server, it is ignored: it was replicated from another location.
 
         Raises:
             CorruptDataError: the object is damaged.

@@ -1,7 +1,7 @@
 """Rebuild the missing objects of a remote segment so that they fit the existing objects, and put them.
 
 No object is overwritten. In the Aiven layout, an existing manifest determines the position of each index in the
-indexes object. In LocalTieredStorage's layout, each existing index must agree with the batches.
+indexes object. In LocalTieredStorage's layout, each existing index must agree with the batches of the log.
 """
 
 from __future__ import annotations
@@ -222,7 +222,7 @@ def _check_manifest(record: RemoteLogSegmentMetadata, stored: RsmManifest) -> No
 
 
 def _check_places(record: RemoteLogSegmentMetadata, stored: RsmManifest, contents: Contents) -> None:
-    """Refuse a manifest if it names other positions in the indexes object than the right indexes will have."""
+    """Refuse a manifest whose positions in the indexes object differ from the positions of the right indexes."""
     position = 0
     for index in IndexType:
         content, place = contents.get(index), stored.indexes[index]

@@ -98,7 +98,7 @@ class RemoteLogs:
     def right_segments(
         self, partition: TopicIdPartition, records: Iterable[RemoteLogSegmentMetadata], wrong: Collection[str] = ()
     ) -> Iterator[RightSegments]:
-        """Yield the right content of segments of a partition. The end of the `with` block deletes its temporary files.
+        """Yield the right content of segments of a partition. The end of the `with` block deletes temporary files.
 
         Args:
             records: the segments that the caller may ask for.
@@ -213,8 +213,8 @@ class MakeAgain:
 def check_plaintext(location: RemoteLocation, record: RemoteLogSegmentMetadata, *, allowed: bool) -> Encryption | None:
     """Refuse plain text beside encrypted segments.
 
-    Return UNKNOWN if no manifest shows whether the plugin encrypts. Otherwise return None, also if plain text is
-    `allowed`.
+    If plain text is `allowed`, check nothing and return None. Otherwise return UNKNOWN if no manifest shows whether the
+    plugin encrypts, and None if a manifest shows that it does not.
 
     Raises:
         PlaintextRefusedError: a manifest shows that the plugin encrypts, and plain text is not `allowed`.
@@ -232,7 +232,7 @@ def check_plaintext(location: RemoteLocation, record: RemoteLogSegmentMetadata, 
 def _is_left(mending: Mending) -> bool:
     """Return whether a segment must still be rebuilt.
 
-    This is so if no error was found yet, or if the segment is missing or damaged in --from.
+    Return True if the segment has no error yet, or if its only error is that --from lacks an undamaged segment.
     """
     is_refused = mending.error is not None and not isinstance(mending.error, CorruptDataError)
     return mending.action is MendAction.NONE and not is_refused

@@ -158,7 +158,7 @@ class MendTier:
     def _prove(self, mended: Mended) -> None:
         """Prove once that brokers read this location.
 
-        If the run writes, then check with a probe object whether the store supports conditional writes.
+        If the run writes, also check with a probe object whether the store supports conditional writes.
         """
         if mended.proof is None:
             mended.proof = self.prove()
@@ -291,7 +291,7 @@ def _lost(done: Iterable[Mending]) -> dict[str, Mending]:
 def _with_first_error(mending: Mending, first: TiersnapError | None) -> Mending:
     """Return `mending`. If its replacement failed, the error becomes `first`, unless `first` is None.
 
-    `first` is the earlier error about missing objects, which explains more.
+    `first` is the reason why the missing objects could not be restored. It explains more than a failed replacement.
     """
     if mending.error is None or first is None:
         return mending

@@ -1,9 +1,10 @@
 """Put objects of published segments back under the keys that brokers read.
 
-Segment ids and records do not change: brokers find the objects as soon as they exist. If the source has the same
-layout, objects are copied unchanged. Otherwise the uploader builds them from the segment. No object is overwritten. The
-object that makes a segment visible is put last, and only if brokers still know the segment. If brokers have deleted the
-segment, the objects are deleted again. Objects that a failed or killed run put are kept, and the next run continues.
+Segment ids and records do not change: brokers find the objects as soon as they exist. If --from has the layout of the
+brokers' location, objects are copied unchanged. Otherwise the uploader builds them from the segment. No object is
+overwritten. The object that makes a segment visible is put last, and only if brokers still know the segment. If brokers
+have deleted the segment meanwhile, this run deletes the objects that it put. Objects that a failed or killed run put
+are kept, and the next run continues.
 
 Each segment is first fetched to this host, read fully and compared. Then the same bytes are put.
 """

@@ -76,9 +76,9 @@ class ReplaceWrong:
     def of_partition(
         self, partition: TopicIdPartition, planned: Sequence[Mending], wrong: Collection[str]
     ) -> list[Mending]:
-        """Replace segments of one partition in ascending offsets, and publish each one before the next upload.
+        """Replace segments of one partition by ascending offset. Publish each replacement before the next upload.
 
-        If a segment cannot be replaced yet, it is tried again after each successful replacement.
+        If a segment cannot be replaced yet, try again after each successful replacement of another segment.
 
         Args:
             wrong: ids of all segments of the partition that are wrong or lack objects.

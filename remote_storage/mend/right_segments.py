@@ -173,8 +173,8 @@ class RightSegments:
         """Return the remote segment whose log is used: the segment itself, or another one with the same batches.
 
         Args:
-            replaces: whether the segment gets a new id. If so, an undamaged log of another segment is preferred to its
-                own damaged log.
+            replaces: whether the segment gets a new id. If so, an undamaged log of another segment is preferred to the
+                damaged log of `own`.
         """
         if own is not None:
             if not replaces:
@@ -211,7 +211,8 @@ class RightSegments:
         """Refuse a log if an undamaged log of the same segment, in remote storage or on this host, has other batches.
 
         Args:
-            own: the remote segment of `record`, to compare its log; None if it has no log, or `digest` is of that log.
+            own: the remote segment of `record`, whose log is compared, too. None if the segment has no log, or if
+                `digest` is the digest of that log.
         """
         copies = self.stored.twins(record)
         if own is not None:
@@ -223,7 +224,7 @@ class RightSegments:
             raise not_rebuilt(record, _DIFFER)
 
     def _local_digest(self, record: RemoteLogSegmentMetadata) -> str | None:
-        """Return the digest of the segment in the log on this host, or None if it is missing or damaged."""
+        """Return the digest of the local segment of a record. None if the segment is damaged or does not exist."""
         if self.local is None or self.local.segment_of(record) is None:
             return None
         return self._local_digests.get(record.start_offset)
@@ -249,7 +250,7 @@ class RightSegments:
         return bool(agrees)
 
     def _refuse_other_lineage(self, record: RemoteLogSegmentMetadata, runs: Sequence[Run], digest: str) -> None:
-        """Refuse a diverged local log, and an unconfirmed one that contradicts the segment's remote snapshot."""
+        """Refuse a local log that diverged, or that is not confirmed and contradicts the segment's remote snapshot."""
         agrees = self.refuse_diverged_log(record, digest)
         there = self.listed.get(record.id.segment_id)
         if agrees or there is None:
@@ -392,7 +393,7 @@ class RightSegments:
 
 
 def _max_timestamp(record: RemoteLogSegmentMetadata, end: SegmentEnd) -> int:
-    """Return the largest timestamp of the batches in ms. Without one, return the timestamp of the record."""
+    """Return the largest timestamp of the batches in ms. If no batch has a timestamp, return `record.max_timestamp`."""
     if end.max_timestamp >= 0:
         return end.max_timestamp
     return record.max_timestamp

@@ -24,9 +24,9 @@ class Mending:
     """A missing or wrong segment, and its outcome.
 
     Attributes:
-        found: the segment in the other location; None if it is not complete there.
+        found: the segment in --from; None if --from does not have the complete segment.
         error: the reason why mending failed, or why --from lacks the segment.
-        encryption: whether the plugin encrypts in the target; None if this was not checked.
+        encryption: whether the plugin encrypts in the location that brokers read; None if this was not checked.
         problem: the reason why the segment is wrong; "" if it lacks objects.
         replaced_by: id of the segment that replaces this one; "" until it is uploaded.
     """
@@ -129,7 +129,7 @@ def plaintext_refused(metadata: RemoteLogSegmentMetadata, manifest: str) -> Plai
 
 
 def why_not(metadata: RemoteLogSegmentMetadata, found: RemoteSegment | IncompleteSegment | None) -> str:
-    """Return the reason why the objects in the other location cannot restore a segment; "" if they can."""
+    """Return the reason why `found`, the segment in --from, cannot restore a segment; "" if it can."""
     if found is None:
         return "the location has no objects of the segment"
     if isinstance(found, IncompleteSegment):

@@ -50,7 +50,7 @@ class StagedSegment:
         """Check that the segment is right: every batch, the leader epochs, the indexes and the snapshot.
 
         The log must equal each undamaged log of the same segment, in remote storage or on this host. If the log on this
-        host rolled at other offsets, its batches must be the same, too.
+        host has no segment with these bounds, its batches between these bounds must be in the log of this segment.
 
         Raises:
             CorruptDataError, NotRebuiltError: the segment is wrong. The message contains the reason.

@@ -1,4 +1,4 @@
-"""Read files of a remote segment whose other objects may be missing or wrong."""
+"""Read single objects of a remote segment, even if further objects of the segment are missing or wrong."""
 
 from __future__ import annotations
 
@@ -39,10 +39,8 @@ _OF_BATCHES = (IndexType.OFFSET, IndexType.TIMESTAMP, IndexType.TRANSACTION)
 def stored_index_files(folder: Path, store: ObjectStore, there: SegmentObjects | None) -> dict[IndexType, SourceFile]:
     """Fetch the offset, time and transaction index of a remote segment into a folder.
 
-    Return no files if an index is damaged or missing.
-
-
-    The indexes may be wrong, so the caller must compare them with the batches.
+    Return no files if an index is damaged or missing. The indexes may be wrong, so the caller must compare them with
+    the batches.
 
     Args:
         there: the segment's objects; None if there are none.

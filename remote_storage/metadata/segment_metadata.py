@@ -12,9 +12,9 @@ Brokers write a record before and after they change a segment's objects. Only th
 Follows org.apache.kafka.server.log.remote.storage.RemoteLogSegmentState, RemoteLogSegmentId and
 RemoteLogSegmentMetadata. A segment id identifies one copy attempt: a second attempt at the same segment has a new id.
 
-A broker finds remote segments by the epochs of its own leader epoch cache. A segment with other epochs does not belong
-to the broker's log. A lineage (EndOffsetFor) is a function. It returns a leader's answer to a follower's
-OffsetForLeaderEpoch:
+A broker finds remote segments by the epochs of its own leader epoch cache. If the epochs of a segment contradict this
+cache, the segment does not belong to the broker's log. A lineage (EndOffsetFor) is a function. It returns a leader's
+answer to a follower's OffsetForLeaderEpoch:
 
     requested epoch                  answer
     in the range of the cache        the largest epoch of the cache at or below it, and that epoch's exclusive end
@@ -87,7 +87,7 @@ def uuid_text(raw: bytes) -> str:
 def new_segment_id() -> str:
     """Return a random UUID in Kafka's text form.
 
-    Like Kafka's, it never begins with `-`, which would look like an option.
+    Like Kafka's Uuid.randomUuid, never return an id that begins with `-`, because it would look like an option.
     """
     while True:
         text = uuid_text(uuid.uuid4().bytes)

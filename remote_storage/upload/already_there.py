@@ -58,8 +58,8 @@ def _is_held(segment: PlannedSegment, copies: Iterable[RemoteSegment]) -> bool:
 def event_of_covered(job: TierJob, segment: PlannedSegment, inventory: RemoteInventory) -> CopyEvent | None:
     """Return the event of a covered segment. If its claim is unfinished, finish the claim first.
 
-    Return None if the claim must not be finished: the process of the attempt may still run, its snapshot differs from
-    the trusted one, or its log differs from the local log.
+    Return None if the claim must not be finished: the attempt may still run, the remote snapshot differs from the
+    trusted snapshot, or the remote log differs from the local log.
     """
     bounds = (segment.base_offset, segment.next_base_offset)
     same = {copy.segment_id: copy for copy in inventory.segments if copy.bounds == bounds}
@@ -84,9 +84,10 @@ def event_of_covered(job: TierJob, segment: PlannedSegment, inventory: RemoteInv
 
 
 def _finish(job: TierJob, segment: PlannedSegment, held: HeldClaim, age: int) -> bool:
-    """Finish the claim of an ended attempt if its snapshot equals the trusted one and its log equals the local log.
+    """Finish the claim of an ended attempt, and return whether it was finished.
 
-    Return whether the claim was finished.
+    The claim is finished only if the remote snapshot equals the trusted snapshot, and the remote log equals the local
+    log.
     """
     if claim_protocol.may_take_over(held.claim, job.new_attempt(), age, claim_protocol.STALE_AFTER_MS) is None:
         return False

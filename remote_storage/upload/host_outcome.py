@@ -107,7 +107,10 @@ class HostOutcome:
 
     @property
     def verdicts_to_clear(self) -> Counter[Verdict]:
-        """Return the number of segments by verdict, without verdicts whose next step the cluster refuses."""
+        """Return the number of segments by verdict.
+
+        If the cluster refuses a partition, omit its verdicts that an upload or `publish` would clear.
+        """
         return sum((each.verdicts_to_clear for each in self.partitions), Counter[Verdict]())
 
     @property

@@ -89,7 +89,7 @@ class SourceFile:
 
 @dataclass(frozen=True, slots=True)
 class _NamedSource:
-    """A ByteSource whose errors name the source file. Without it, the store's error would name the target object."""
+    """A ByteSource whose errors name the source file. The store's error would name the target object instead."""
 
     file: ByteSource
     reading: Callable[[], AbstractContextManager[None]]

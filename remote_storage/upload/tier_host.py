@@ -119,12 +119,15 @@ class HostPartition:
 
     @property
     def is_refused(self) -> bool:
-        """Return whether the cluster cannot take segments that wait for an upload, perhaps after a next step."""
+        """Return whether the cluster refuses the partition although a segment needs an upload, now or after a step."""
         return self.refusal is not None and (self.is_to_tier or any(map(needs_upload, self.verdicts)))
 
     @property
     def verdicts_to_clear(self) -> Counter[Verdict]:
-        """Return the number of segments by verdict. If refused, omit verdicts that an upload or `publish` clears."""
+        """Return the number of segments by verdict.
+
+        If the cluster refuses the partition, omit verdicts that an upload or `publish` would clear.
+        """
         found = self.verdicts
         if self.is_refused:
             for verdict in [each for each in found if needs_upload(each) or each is Verdict.UPLOADED]:
@@ -139,7 +142,7 @@ class HostPartition:
         return bool(self.verdicts[Verdict.UPLOADED])
 
     def note_published(self, next_offset: int) -> None:
-        """Set the verdicts of segments below the exclusive `next_offset` after a publication."""
+        """Set the verdict TIERED for published segments, which end at or below `next_offset` (exclusive)."""
         for number, each in enumerate(self.segments):
             end = each.facts.next_base_offset
             if (

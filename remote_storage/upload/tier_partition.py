@@ -2,9 +2,10 @@
 
 Readers see the segments one by one, in ascending offset. After a failure, later segments are not uploaded, so that the
 remote log has no gap.
-already_there.py skips a segment that is in remote storage, or finishes its claim. Every other segment gets a copy
-attempt (copy_attempt.py). segments_in_flight.py starts attempts in advance. If an attempt loses its claim, it waits for
-the segment of the other attempt.
+
+If a segment is already in remote storage, already_there.py skips the segment, and finishes its claim if necessary.
+Every other segment gets a copy attempt (copy_attempt.py). segments_in_flight.py starts attempts in advance. If an
+attempt loses its claim, it waits until the attempt that took the claim has uploaded the segment.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 The log below the window is not replayed, so snapshots there may lack transactions. Each upload checks that its
 snapshot has all transactions that are open at the segment's end (checked_upload.py). So the snapshot of an uploaded
-segment contains the transactions that are open at the base offset of the next one. If the previous segment was uploaded
-by an earlier run or a broker, its transactions are read from remote storage.
+segment contains the transactions that are open at the base offset of the next segment. If an earlier run or a broker
+uploaded the previous segment, tiersnap reads these transactions from remote storage.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from tiersnap.snapshot.replay.expiry import DEFAULT_PRODUCER_EXPIRATION_MS, Brok
 def known_starts(
     job: TierJob, planned: Sequence[PlannedSegment], inventory: RemoteInventory
 ) -> Iterator[PlannedSegment]:
-    """Yield the segments.
+    """Yield the segments of `planned`.
 
-    If a segment below the scan window follows a remote segment, its `open_transactions` are read from remote storage.
+    If a segment is below the scan window and follows a remote segment, it gets `open_transactions` from remote storage.
 
     Args:
         job: the partition and the remote location.

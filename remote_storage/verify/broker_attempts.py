@@ -25,7 +25,7 @@ class ComparedAttempts:
 
     Attributes:
         right: ids of brokers' segments that equal the local log.
-        wrong: reasons why segments are wrong, by segment id; they are uploaded again.
+        wrong: reasons why segments are wrong, by segment id. `unblock` uploads these segments again.
         differing: reasons why undamaged uploads of tiersnap differ from the local log, by segment id.
     """
 

@@ -1,7 +1,7 @@
 """Plan a check from one listing of the store: count partitions, segments, bytes and requests.
 
-A partition with claims but without segments is verified, too, because its segments may be lost. A partition whose
-segments are in the other layout is refused, as in other commands.
+A partition with claims but without segments is verified, too, because its segments may be lost. As in other commands, a
+partition is refused if its complete segments do not have the layout of the remote location.
 """
 
 from __future__ import annotations
@@ -48,9 +48,10 @@ class CheckPlan:
         requests: upper bound of requests for these segments.
         bytes: upper bound of bytes to read, without `largest`.
         sampled: see CheckRequest; None if all segments are verified.
-        largest: bytes of the largest object of each partition and kind, without logs. A check may
-            also read one object of each kind per partition from a segment that is not verified.
-        refusals: an error for each partition whose complete segments are in the other layout. It is not verified.
+        largest: size in bytes of the largest object, by partition and kind, without logs and manifests. A check may
+            also read one object of each kind from a segment that it does not verify, for example to find the lineage.
+        refusals: an error for each partition whose complete segments are in the layout that `location` does not have.
+            These partitions are not verified.
     """
 
     location: RemoteLocation
@@ -139,7 +140,7 @@ def plan_check(
 
     Args:
         location: the remote location.
-        asked: depth and expiration of the check.
+        asked: depth, time and producer expiration of the check.
         is_wanted: returns whether a partition is to be verified.
         percent: size of a random sample in percent of the segments; None for all.
         number: size of a random sample in segments, which costs a second listing; None for all.

@@ -36,8 +36,8 @@ class PartitionToCheck:
     """A partition to verify.
 
     Attributes:
-        known: the newest earlier checks of the segments; None without any.
-        compared: snapshots that a run computed or compared with the log; None without any.
+        known: the newest earlier check of each segment; None if no segment has one.
+        compared: snapshots that a run computed or compared with the log; None if there are none.
     """
 
     topic: str

@@ -5,7 +5,7 @@
 `read_remaining` before they delete a segment.
 
 Every batch, the leader epochs, the indexes and the snapshot are read. If a local log has the segment, every part is
-compared with the local log. Segments that this run uploaded are not read again: the upload compared them.
+compared with the local log. Segments that this run uploaded are not read again, because the upload checked every byte.
 """
 
 from __future__ import annotations

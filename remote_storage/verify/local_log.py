@@ -216,7 +216,7 @@ def local_logs(
         selection: selects partitions.
         beginnings: producer states at the first local offset.
         check_crc: verify the CRC-32C of each batch.
-        findings: receives damaged and unreadable files, now and whenever a log is read.
+        findings: receives damaged and unreadable files, during this call and whenever a log is read later.
         log_starts: log start offsets from --log-start.
         leading: URI of the log directory whose replica is read, by partition; None if each partition has one replica.
         located: adds the cluster's log starts to partitions; see cluster.log_starts.located.

@@ -8,12 +8,14 @@ The depths of a check:
                as trusted, the replay of the snapshot's own segment. A segment is replayed only if one of its
                producers may be active. Each active producer of an earlier snapshot must be in the snapshot, or a
                later batch must explain why the producer is missing.
-    full       The CRC-32C and leader epoch of every batch are right, and the indexes agree with the batches. Each
-               snapshot is compared with the replay of the remote log from its first offset.
+    full       The CRC-32C and leader epoch of every batch are right, and the indexes agree with the batches. If neither
+               the local log nor a run gives a snapshot to compare with, each snapshot of the newest lineage is compared
+               with the replay of the remote log up to the end of the snapshot's segment.
 
-A segment is skipped if its earlier check is still valid. If the next segment needs the producer state at its base
-offset, the snapshot of the skipped segment is read. Retention may delete segments during the check. So a missing
-segment is not reported if all older segments are missing, too. remote_log/remote_state.py has the rules for snapshots.
+A segment is skipped if its earlier check is still valid. The snapshot of a skipped segment is read if the segment after
+it is verified, because the check of that segment begins with this producer state. Retention may delete segments during
+the check. So a missing segment is not reported if all older segments are missing, too. remote_log/remote_state.py has
+the rules for snapshots.
 """
 
 from __future__ import annotations
@@ -127,7 +129,7 @@ class PartitionCheck:
         yield from self._gone()
 
     def _covered(self, read: Mapping[str, RemoteSegment | IncompleteSegment]) -> list[Interval]:
-        """Return the log's offset intervals in the listed segments.
+        """Return the offset intervals of the log that the listed segments contain.
 
         Args:
             read: the listed segments that were read, by segment id.
@@ -166,7 +168,7 @@ class PartitionCheck:
         return sampled is None or sample_order(attempt.segment_id, self.asked.now) <= sampled
 
     def _to_read(self, due: list[SegmentObjects]) -> list[SegmentObjects]:
-        """Return the due segments, and the segments that may be the newest: the newest one determines the lineage."""
+        """Return the segments to verify (`due`), and the segments that may be newest and so determine the lineage."""
         wanted = ids_of(due).union(self._may_be_newest())
         return [each for each in self._listed if each.segment_id in wanted]
 
@@ -193,10 +195,11 @@ class PartitionCheck:
     def _held(
         self, attempt: SegmentObjects, found: RemoteSegment | IncompleteSegment | None, following: int
     ) -> list[Interval]:
-        """Return the log's offset intervals in a listed segment.
+        """Return the offset intervals of the log that a listed segment contains.
 
         Args:
-            following: the next start offset of a segment. It is the end of a segment that was never read.
+            following: the start offset of the next segment. If no check ever read `attempt`, its end is unknown, and
+                `following` is taken instead.
         """
         if isinstance(found, IncompleteSegment):
             return []
@@ -267,7 +270,7 @@ class PartitionCheck:
             yield self._made("", head.start, head.end, 0, 0, told, -1, is_of_log=True)
 
     def _first_offset(self, covered: Sequence[Interval], incomplete: Sequence[IncompleteSegment]) -> int | None:
-        """Return the first offset of all complete or visible segments; None without such a segment."""
+        """Return the lowest offset in complete segments and in visible incomplete segments; None if there are none."""
         first = None
         if covered:
             first = covered[0][0]
@@ -352,7 +355,10 @@ class PartitionCheck:
 
 
 def _of_incomplete(left: IncompleteSegment, objects: SegmentObjects, *, is_outside: bool) -> RemoteVerdict:
-    """Return the verdict of an incomplete segment. `is_outside`: it begins below or above all complete segments."""
+    """Return the verdict of an incomplete segment.
+
+    `is_outside` is whether the segment begins below or above all complete segments.
+    """
     if not left.is_visible and is_outside:
         return RemoteVerdict.SUSPECT
     return RemoteVerdict.MISSING if objects.missing else RemoteVerdict.CORRUPT

@@ -38,7 +38,7 @@ class SegmentLog:
     """The result of reading a segment's log.
 
     Attributes:
-        runs: state deltas from the first offset on; a new run begins at each of the requested cuts.
+        runs: the state deltas of consecutive offset ranges; a new Run begins at each of the `cuts` of `read_log`.
         digest: digest over all batch headers, see kernels.digest.
         faults: errors of indexes and leader epochs.
     """
@@ -54,7 +54,7 @@ class SegmentLog:
 
 
 def combined(runs: Sequence[Run]) -> np.ndarray:
-    """Return the state deltas (DELTA_DTYPE) of the whole range of neighbouring runs."""
+    """Return the state deltas (DELTA_DTYPE) of all runs together. Each Run must begin where the previous one ends."""
     fold = ProducerFold()
     for run in runs:
         fold.combine(run.deltas)
@@ -74,7 +74,7 @@ def read_log(
     Args:
         store: the store of the remote location.
         copy: the remote segment.
-        cuts: ascending offsets at which a new run begins.
+        cuts: ascending offsets; a new Run of the result begins at each of them.
         indexes: indexes to compare with the batches; None compares none.
         at_start: the producer state at the segment's first offset (ENTRY_DTYPE); None if unknown.
 

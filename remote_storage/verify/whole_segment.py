@@ -107,9 +107,10 @@ class WholeSegmentCheck:
         return is_depth and not copy.is_encrypted and _size(copy) <= _SMALL
 
     def prefetched(self, copy: RemoteSegment | None, wanted: Container[str]) -> Indexes | _ReadError | None:
-        """Read the indexes of a segment in advance. Return the indexes or the error; None if they are not read.
+        """Read the indexes of a segment in advance, and return the indexes or the error. Any thread may call this.
 
-        Any thread may call this.
+        Return None, and read nothing, if `wanted` lacks the segment, the depth is not `snapshots`, the segment is
+        encrypted, or the indexes have more than 1 MiB.
         """
         if copy is None or copy.segment_id not in wanted or not self._is_read_ahead(copy):
             return None
@@ -121,7 +122,7 @@ class WholeSegmentCheck:
     def skip(self, attempt: SegmentObjects) -> None:
         """Skip a segment.
 
-        Its snapshot is read later if the next segment needs the producer state at its base offset.
+        The next call of `judge` may read the snapshot of the skipped segment, to know the producer state at its end.
         """
         self._skipped, self._fold = attempt, None
 
@@ -312,7 +313,10 @@ class WholeSegmentCheck:
         return self._known is not None and copy.end_offset < self._known.offset
 
     def _is_proven(self, told: ReasonedVerdict) -> bool:
-        """Return whether a snapshot was compared with a whole log, so that earlier snapshots do not matter."""
+        """Return whether a snapshot was compared with the local log or a replay of the remote log from offset 0.
+
+        Such a snapshot need not be compared with earlier snapshots.
+        """
         is_whole = told.compared_with is ComparedWith.REMOTE_LOG and self._fold is not None and self._fold.start == 0
         return is_whole or told.compared_with is ComparedWith.LOCAL_LOG
 
