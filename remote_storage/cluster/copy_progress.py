@@ -63,7 +63,7 @@ def attempts(cache: MetadataCache, partition: TopicIdPartition, next_offset: int
 def blind_attempts(cache: MetadataCache, partition: TopicIdPartition) -> list[RemoteLogSegmentMetadata]:
     """Return the unfinished copy attempts whose start offset was already in a finished segment when they began.
 
-    The copy task had not read the records of the finished segment.
+    So the copy task had not read the records of the finished segment.
     """
     finished = list(cache.in_state(partition, SegmentState.COPY_SEGMENT_FINISHED))
     started = list(cache.attempts(partition))
@@ -72,7 +72,7 @@ def blind_attempts(cache: MetadataCache, partition: TopicIdPartition) -> list[Re
 
 
 def has_unended(cache: MetadataCache, partition: TopicIdPartition) -> bool:
-    """Return whether there are at least STUCK_AFTER unfinished copy attempts, so that the copy task may be stuck."""
+    """Return whether a partition has at least STUCK_AFTER unfinished copy attempts. Its copy task may then be stuck."""
     return len(list(cache.attempts(partition))) >= STUCK_AFTER
 
 
@@ -85,7 +85,7 @@ def suspected(cache: MetadataCache, partition: TopicIdPartition, next_offset: in
 
 
 def quiet_seconds(cluster: Cluster, leaders: Iterable[int], intervals: int = 2) -> float:
-    """Return how long (s) to wait for a new attempt. If there is none, the copy task counts as quiet.
+    """Return the time (s) to wait for a new attempt. A copy task that begins none in this time counts as quiet.
 
     The result is `intervals` task intervals of the slowest leader, plus a margin.
     """
@@ -120,7 +120,7 @@ def watch(reader: MetadataReader, watched: Iterable[Watched], quiet: float) -> M
 
 
 def _finished_since(cache: MetadataCache, finished: Iterable[RemoteLogSegmentMetadata], offset: int) -> float:
-    """Return the position (MetadataCache.order) of the first record that finished a segment with `offset`.
+    """Return the position (MetadataCache.order) of the first record that finished a segment that contains `offset`.
 
     Return infinity if there is no such record.
     """

@@ -1,9 +1,10 @@
 """Find copies that never end, because the storage manager of a copy task does not return (Aiven plugin issue 820).
 
-A broker reports no error for a hung copy, and no metric distinguishes it from a slow copy. Only the records show it. A
-leader's copy task copies the segments of a partition one after the other, and begins each with COPY_SEGMENT_STARTED. A
-copy hangs if its leader began it long ago at the next offset to copy, and has begun or finished no segment since then.
-An attempt does not count as hung if it timed out or its leader died, because other attempts follow it.
+A broker reports no error for a hung copy, and no metric distinguishes it from a slow copy. Only the records in
+`__remote_log_metadata` show it. A leader's copy task copies the segments of a partition one after the other, and begins
+each with COPY_SEGMENT_STARTED. A copy hangs if the leader began to copy the next segment long ago, and has begun or
+finished no other segment since then. If an attempt times out or its leader dies, other attempts follow, so that attempt
+does not count as hung.
 
 The age of a copy is the time since its COPY_SEGMENT_STARTED record, by this host's clock. If the newest record of the
 copying broker is later than this clock, the time of that record counts as the present. So this module finds a hung copy
@@ -137,7 +138,7 @@ def _has_later(cache: MetadataCache, partition: TopicIdPartition, place: int) ->
 
 
 def copied_twice(cache: MetadataCache, partition: TopicIdPartition) -> Iterator[tuple[str, str]]:
-    """Yield pairs of finished segments with the same offsets and leader epochs: (id that brokers ignore, id they read).
+    """Yield id pairs of finished segments with the same offsets and leader epochs. Brokers read the second of a pair.
 
     Such a pair remains if another attempt copies the segment of a hung attempt, and then the hung attempt finishes,
     too. Segments with equal offsets and different leader epochs are not a pair. Two leaders wrote them around an
@@ -232,7 +233,7 @@ def _by_its_clock(cache: MetadataCache, limit: HungLimit) -> Callable[[int], Hun
 def remote_end(
     cache: MetadataCache, lineage: Lineage, partition: TopicIdPartition, leader: int, log_start_offset: int
 ) -> int:
-    """Return the next offset to copy, from the records and the leader's epochs. See `first_offset_missing`.
+    """Use the records and the leader's epochs to return the next offset to copy. See `first_offset_missing`.
 
     If the leader's epochs are unknown, all finished segments count as segments of the leader's log.
     """

@@ -80,9 +80,9 @@ def _is_lacking(partition: Partition, segment: Segment) -> bool:
 
 
 def _remote_end(records: MetadataCache, name: TopicIdPartition, partition: Partition) -> int:
-    """Return the next offset to copy: the exclusive end of all finished segments with an epoch in the checkpoint.
+    """Return the next offset to copy: the highest end (exclusive) of the finished segments of the local log.
 
-    Return 0 if there are none.
+    A segment is of this log if one of its leader epochs is in the checkpoint. Return 0 without such a segment.
     """
     left = _epochs_left(partition)
     end = 0

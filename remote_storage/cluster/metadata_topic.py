@@ -79,7 +79,7 @@ class MetadataTopic:
         return cls(cluster, count)
 
     def check_takes_records(self) -> None:
-        """Check that the topic accepts tiersnap's records, so that copying is not paused in vain.
+        """Check that the topic accepts tiersnap's records. Callers check this before they pause copying.
 
         tiersnap writes no keys, and brokers refuse records without keys for a compacted topic (KIP-1266).
 
@@ -125,7 +125,7 @@ class MetadataTopic:
 
         Wait until all are acknowledged, and return the number of records.
 
-        If the process is killed, a metadata partition has all records up to some record, and no later one.
+        If the process is killed, a metadata partition may lack the last records, but has all records before them.
 
         Raises:
             DeliveryFailedError: a record was not acknowledged. Later records were not sent.

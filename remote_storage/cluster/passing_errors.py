@@ -1,8 +1,8 @@
 """Transient errors of brokers: an election is running, a broker starts, or an answer is late.
 
-The names are librdkafka's. They are the subclasses of org.apache.kafka.common.errors.RetriableException, and
-librdkafka's own errors for a partition with an unknown leader. `KafkaError.retriable()` does not help, because it is
-only about transactions.
+librdkafka names these errors. They are the subclasses of org.apache.kafka.common.errors.RetriableException, and
+librdkafka's own errors for a partition with an unknown leader. `KafkaError.retriable()` does not suffice, because
+librdkafka sets it only for errors of transactions.
 """
 
 NO_CONNECTION = frozenset({"_ALL_BROKERS_DOWN", "_TRANSPORT", "_TIMED_OUT", "_TIMED_OUT_QUEUE", "_RESOLVE"})

@@ -28,8 +28,8 @@ from tiersnap.snapshot.rows import Int32, Rows
 class WantedRecords:
     """A row of WANTED: records to read from the metadata partition `number`.
 
-    Without `log_dir`, a row asks a cluster for the records of one user partition. With `log_dir`, it asks for all
-    records in the replica of the metadata partition in that log directory.
+    A row without `log_dir` stands for the records of one user partition, read from a cluster. A row with `log_dir`
+    stands for all records in one replica of the metadata partition; `log_dir` has this replica.
     """
 
     number: Int32

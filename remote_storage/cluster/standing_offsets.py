@@ -91,9 +91,9 @@ def _waiting(partition: Partition, offset: int) -> Iterator[Segment]:
 def _time_at(filesystem: FileSystem, partition: Partition, offset: int, now: int) -> int:
     """Return the time (ms) at which the record at an offset was written, or `now` if no local segment has the offset.
 
-    The record was written after the previous segment was closed, so the result is at least the file time of the
-    previous segment. If the timestamp is missing or in the future, the result is the file time of the record's own
-    segment.
+    The record was written after the previous segment was closed. So the result is at least the modification time of the
+    previous segment's file. If the record has no timestamp, or a timestamp in the future, the result is the
+    modification time of the file that contains the record.
     """
     previous = holding = None
     for each in partition.segments:

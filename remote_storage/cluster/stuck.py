@@ -34,8 +34,8 @@ class StuckPartition:
     Attributes:
         next_offset: end of the remote log, exclusive.
         attempts: number of unfinished copy attempts, at `next_offset` or at segments that another attempt has finished.
-        ignores_published: whether the copy task has perhaps not read all published records. It then needs another pause
-            of copying, or a restart of the broker.
+        ignores_published: whether the copy task may have missed published records. If so, copying must be paused again,
+            or the broker restarted.
         fails_at: start offsets of the unfinished attempts; empty if tiersnap did not see the copy task fail.
         seen: ids of all segments in the records when the partition was found stuck.
         hung: the hung copy, or None. A partition with a hung copy needs no upload, because its copy task continues

@@ -106,7 +106,7 @@ def check_selected(cluster: Cluster, topic: re.Pattern[str]) -> None:
 
 
 def check_identity(partition: TopicIdPartition, topics: Mapping[str, Topic], hidden: Collection[str]) -> None:
-    """Check that the cluster has the partition with the same topic id.
+    """Check that the cluster has the partition, and that its topic id in the cluster is `partition.topic_id`.
 
     Args:
         topics: the topics that the cluster describes.

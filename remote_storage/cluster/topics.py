@@ -25,7 +25,7 @@ def is_there(topics: Mapping[str, Topic], partition: TopicIdPartition) -> bool:
 
 
 def leaders_of(topics: Mapping[str, Topic], partitions: Iterable[TopicIdPartition]) -> dict[TopicIdPartition, int]:
-    """Return the leaders of the partitions that the cluster has with the same topic id; -1 if there is no leader."""
+    """Return the leaders of the partitions whose topic id the cluster has; -1 for a partition without a leader."""
     found = {}
     for each in partitions:
         if is_there(topics, each) and each.partition in topics[each.topic].leaders:

@@ -1,4 +1,4 @@
-"""A topic of a remote location that the cluster does not have. See `unused_topics`."""
+"""A topic that has segments in a remote location, but does not exist in the cluster. See `unused_topics`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tiersnap.snapshot.units import count_of
 
 @dataclass(frozen=True, slots=True)
 class UnusedTopic:
-    """A topic of a remote location whose topic id the cluster does not have."""
+    """A topic that has segments in a remote location. No topic of the cluster has its topic id."""
 
     topic: str
     topic_id: str

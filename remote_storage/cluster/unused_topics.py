@@ -1,4 +1,7 @@
-"""Find topics of a remote location that a cluster certainly lacks. No broker will delete their segments."""
+"""Find topics that have segments in a remote location, but certainly do not exist in the cluster.
+
+No broker will delete the segments of these topics.
+"""
 
 from __future__ import annotations
 

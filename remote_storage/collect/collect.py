@@ -42,7 +42,8 @@ class Collected:
 
     Attributes:
         plan: None if planning failed, or if the partition folder vanished during the collection.
-        error: the reason why the partition was not collected, or not completely; else None.
+        error: the reason why the partition was not collected, or only partly. None after a complete collection, and if
+            the folder vanished.
     """
 
     folder: str

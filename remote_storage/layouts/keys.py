@@ -22,8 +22,8 @@ Producer snapshots, their manifests, and the cluster id of a partition. Brokers 
     snapshots/old.topic-no-topic-id/7/manifest-2026-11-21T1530.json
     snapshots/payments-MWJ6FHTfRYy67jzwZdeqSQ/7/cluster.json
 
-Claims of segments, caches of the rsm-manifests of a partition, saved configs of a topic, the result of
-`publish --prove` for a cluster, and probes for conditional writes:
+Claims of segments, manifest caches of a partition, saved configs of a topic, the result of `publish --prove` for a
+cluster, and probes for conditional writes:
 
     claims/<topic>-<topic id>/<partition>/<base offset>-<leader epoch>.json
     claims/<topic>-<topic id>/<partition>/manifests.json

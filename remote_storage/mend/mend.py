@@ -204,7 +204,7 @@ class MendTier:
     # Wrong segments.
 
     def _replaced(self, partition: TopicIdPartition, done: list[Mending], bad: Mapping[str, str]) -> list[Mending]:
-        """Replace the segments that brokers read if they are wrong, or lack objects that cannot be restored.
+        """Replace each segment that brokers read and that is wrong, or lacks objects that cannot be restored.
 
         If only a transient error prevented the restore of objects, the segment is left to the next run.
         """

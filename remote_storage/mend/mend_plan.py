@@ -1,6 +1,6 @@
 """Choose from the cluster's records the segments that `mend` replaces, and the segments that it may delete.
 
-All functions are pure. tests/broker/test_remote_index.py compares them and segments_to_publish with Kafka's own cache.
+All functions are pure. tests/broker/test_remote_index.py compares their results with Kafka's RemoteLogMetadataCache.
 """
 
 from __future__ import annotations

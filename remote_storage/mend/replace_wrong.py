@@ -112,8 +112,8 @@ class ReplaceWrong:
     ) -> TierJob:
         """Return the job that uploads right segments. Only segments that brokers read count as uploaded.
 
-        So unfinished attempts of brokers do not count, because they may be damaged. Segments that tiersnap uploaded
-        above the brokers' last segment do not count, because `mend` does not publish them.
+        Unfinished attempts of brokers do not count, because they may be damaged. Segments that tiersnap uploaded above
+        the brokers' last segment do not count, because `mend` does not publish them.
         """
         read = ids_of_metadata(self.reader.cache.in_state(partition, _FINISHED))
         replaced = (ids_of_metadata(ours) - read).union(wrong)

@@ -364,7 +364,7 @@ class RightSegments:
 
     @cached_property
     def _replayed(self) -> Examination:
-        """Replay the log on this host, and keep its snapshots at the wanted offsets."""
+        """Replay the log on this host. Keep the computed snapshots at the offsets `ends`."""
         local, rules = self._local, self.rules
         wanted = {end: _NO_FILE for end in self.ends if end > local.partition.first_base_offset}
         own = local.partition

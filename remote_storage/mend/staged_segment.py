@@ -49,8 +49,8 @@ class StagedSegment:
     def check(self, right: RightSegments, planned: Mending) -> None:
         """Check that the segment is right: every batch, the leader epochs, the indexes and the snapshot.
 
-        The log must equal each undamaged log of the same segment, in remote storage or on this host. If the log on this
-        host has no segment with these bounds, its batches between these bounds must be in the log of this segment.
+        The log must equal each undamaged log of the same segment, in remote storage or on this host. If the local log
+        has no segment with the same bounds, each local batch between the bounds must be in the fetched log.
 
         Raises:
             CorruptDataError, NotRebuiltError: the segment is wrong. The message contains the reason.

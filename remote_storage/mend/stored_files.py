@@ -156,7 +156,8 @@ def putting_back(location: RemoteLocation, record: RemoteLogSegmentMetadata) -> 
     completed late and create another object. See `claim_protocol.keep`.
 
     Raises:
-        TiersnapError: another attempt may delete the segment, or remote storage does not answer. The block did not run.
+        TiersnapError: another attempt may delete the segment, or remote storage does not answer. In both cases, the
+            block does not run.
     """
     store, segment_id, stem = location.store, record.id.segment_id, location.layout.stem(record)
     claim_protocol.keep(store, claimed_as(record), segment_id)

@@ -40,7 +40,7 @@ class StoredLogs:
         self.copies = [each for each in self.copies if not each.is_encrypted]
 
     def twins(self, record: RemoteLogSegmentMetadata, *, also_wrong: bool = False) -> list[RemoteSegment]:
-        """Return other remote segments with the offsets, leader epochs and size of a record."""
+        """Return the other remote segments that have the same `extent` as a record."""
         left_out = {record.id.segment_id}
         if not also_wrong:
             left_out.update(self.wrong)
@@ -106,5 +106,5 @@ class StoredLogs:
 
 
 def extent(record: RemoteLogSegmentMetadata) -> tuple[object, ...]:
-    """Return offsets, leader epochs and size of a record. They are equal for segments with the same batches."""
+    """Return the offsets, leader epochs and size of a segment. They are equal for segments with the same batches."""
     return record.start_offset, record.end_offset, record.segment_leader_epochs, record.segment_size

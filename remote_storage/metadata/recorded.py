@@ -89,7 +89,7 @@ def replicas(log_dirs: Iterable[LogDir], is_wanted: Callable[[int], bool] = lamb
 
 
 def read_replicas(log_dirs: Iterable[LogDir]) -> Records | None:
-    """Return the records in the metadata partitions' replicas in log directories, or None if there are no replicas."""
+    """Return the records from the log directories' replicas of metadata partitions, or None without a replica."""
     found = replicas(log_dirs)
     if not found:
         return None

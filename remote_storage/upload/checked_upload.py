@@ -4,9 +4,9 @@ CheckedLog checks each piece of the log before the store receives the piece, so 
 CRC of each batch and the digest over all batch headers, and compares indexes and leader epochs with the batches. If a
 check fails, the store does not receive the last piece, and creates no object.
 
-An acknowledged object may still be lost or wrong. So each object is compared directly after the put: by the checksum in
-the answer, or by a HEAD request if the answer has none. Before the segment becomes visible, a listing checks that all
-objects exist.
+An acknowledged object may still be lost or wrong. So directly after the put, the checksum of the stored object is
+compared with the sent bytes. If the answer to the put has no checksum, a HEAD request gets it. Before the segment
+becomes visible, a listing checks that all objects exist.
 """
 
 from __future__ import annotations

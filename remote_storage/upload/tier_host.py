@@ -119,7 +119,7 @@ class HostPartition:
 
     @property
     def is_refused(self) -> bool:
-        """Return whether the cluster refuses the partition although a segment needs an upload, now or after a step."""
+        """Return whether the cluster refuses the partition, and the partition has segments that need an upload."""
         return self.refusal is not None and (self.is_to_tier or any(map(needs_upload, self.verdicts)))
 
     @property

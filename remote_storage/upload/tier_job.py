@@ -26,7 +26,7 @@ from tiersnap.snapshot.replay.remote_listing import CopyEvent, RemoteSegmentStat
 
 @dataclass(frozen=True, slots=True)
 class Tierer:
-    """The process that uploads. All attempts of a Spark task share it, even if the task is repeated.
+    """The process that uploads. All attempts of a Spark task have the same Tierer, even if Spark repeats the task.
 
     Attributes:
         run_id: see locks.claim.Attempt.

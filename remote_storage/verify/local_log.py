@@ -51,7 +51,7 @@ class LocalComparison:
 
     Attributes:
         snapshots: comparisons of the remote snapshots with the log.
-        digests: digest over all batch headers of the local segment with the same bounds, if it exists.
+        digests: digest over all batch headers of the local segment with the bounds of the remote segment, if it exists.
     """
 
     snapshots: Mapping[str, Comparison] = field(default_factory=dict)
@@ -171,9 +171,10 @@ class LocalLogs:
         return partition in self.logs
 
     def of(self, partition: TopicIdPartition) -> LocalLog | None:
-        """Return the log of a partition; None if no local log with segments has the same topic id.
+        """Return the log of a partition; None if this host has no log with segments and with this topic id.
 
-        If the topic id differs or is unknown, a warning is logged once, because the topic may have been recreated.
+        If the local topic id differs or is unknown, a warning is logged once, because the topic may have been
+        recreated.
         """
         found = self.logs.get((partition.topic, partition.partition))
         if found is None or not found.partition.segments:

@@ -8,14 +8,13 @@ The depths of a check:
                as trusted, the replay of the snapshot's own segment. A segment is replayed only if one of its
                producers may be active. Each active producer of an earlier snapshot must be in the snapshot, or a
                later batch must explain why the producer is missing.
-    full       The CRC-32C and leader epoch of every batch are right, and the indexes agree with the batches. If neither
-               the local log nor a run gives a snapshot to compare with, each snapshot of the newest lineage is compared
-               with the replay of the remote log up to the end of the snapshot's segment.
+    full       The CRC-32C and leader epoch of every batch are right, and the indexes agree with the batches. Each
+               snapshot is compared with the first source that exists: the local log, a snapshot that a run compared or
+               computed, the replay of the remote log.
 
-A segment is skipped if its earlier check is still valid. The snapshot of a skipped segment is read if the segment after
-it is verified, because the check of that segment begins with this producer state. Retention may delete segments during
-the check. So a missing segment is not reported if all older segments are missing, too. remote_log/remote_state.py has
-the rules for snapshots.
+A segment is skipped if its earlier check is still valid. If the next segment is verified, the snapshot of the skipped
+segment gives the producer state between the two segments. Retention may delete segments during the check. So a missing
+segment is not reported if all older segments are missing, too. remote_log/remote_state.py has the rules for snapshots.
 """
 
 from __future__ import annotations
