@@ -1,4 +1,4 @@
-"""Before an upload, ask a cluster which partitions brokers copy, and how long the copy lag is.
+"""Before an upload, ask a cluster which partitions brokers copy, and which copy lag applies.
 
 The configs of a topic show whether copying is enabled, and the copy lag (KIP-1241). No request shows that a copy task
 is stuck. Records of copy attempts only raise a suspicion. tiersnap then watches further records to confirm it (see

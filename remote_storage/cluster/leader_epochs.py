@@ -1,8 +1,9 @@
 """Ask leaders for leader epochs with OffsetForLeaderEpoch. Copy tasks find remote segments by these epochs.
 
-This client does not support SASL. If a leader cannot be asked, tiersnap reads `leader-epoch-checkpoint` in the leader's
-log directory instead. The batches of a log are no substitute: after a restore into another cluster they contain epochs
-that the leader's cache lacks. librdkafka does not offer the request, so this module opens its own socket:
+The client in this module does not support SASL. If a leader cannot be asked, tiersnap reads `leader-epoch-checkpoint`
+in the leader's log directory instead. The batches of a log are no substitute: after a restore into another cluster they
+contain epochs that the leader's cache lacks. librdkafka does not offer the request, so this module opens its own
+socket:
 
     request   int32 length | int16 api key 23 | int16 version 3 | int32 correlation id | string client id
               int32 replica id -1 | array of: string topic | array of: int32 partition

@@ -82,7 +82,7 @@ def _is_lacking(partition: Partition, segment: Segment) -> bool:
 def _remote_end(records: MetadataCache, name: TopicIdPartition, partition: Partition) -> int:
     """Return the next offset to copy: the highest end (exclusive) of the finished segments of the local log.
 
-    A segment is of this log if one of its leader epochs is in the checkpoint. Return 0 without such a segment.
+    A segment belongs to the local log if one of its leader epochs is in the checkpoint. Return 0 if there is none.
     """
     left = _epochs_left(partition)
     end = 0

@@ -148,7 +148,10 @@ def _found_from(cache: MetadataCache, partition: TopicIdPartition, start: int) -
 
 
 def worst_first(missing: Iterable[MissingSegment]) -> list[MissingSegment]:
-    """Return the segments sorted by partition, then by offset. Partitions with more missing segments come first."""
+    """Return the segments, first those of the partition with the most missing segments.
+
+    The segments of one partition are sorted by offset.
+    """
     by_partition: dict[TopicIdPartition, list[MissingSegment]] = {}
     for each in missing:
         by_partition.setdefault(each.metadata.id.topic_id_partition, []).append(each)

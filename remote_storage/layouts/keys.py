@@ -22,7 +22,7 @@ Producer snapshots, their manifests, and the cluster id of a partition. Brokers 
     snapshots/old.topic-no-topic-id/7/manifest-2026-11-21T1530.json
     snapshots/payments-MWJ6FHTfRYy67jzwZdeqSQ/7/cluster.json
 
-Claims of segments, manifest caches of a partition, saved configs of a topic, the result of `publish --prove` for a
+Claims of segments, manifest caches of partitions, saved configs of topics, the result of `publish --prove` for a
 cluster, and probes for conditional writes:
 
     claims/<topic>-<topic id>/<partition>/<base offset>-<leader epoch>.json
@@ -237,7 +237,7 @@ def unblock(topic: str, topic_id: str) -> str:
 
 
 def read_back(cluster_id: str) -> str:
-    """Return the key of the record of a cluster's read-back (ReadBackRecord).
+    """Return the key of a cluster's ReadBackRecord.
 
     Raises:
         InvalidKeyError: `cluster_id` is not 1 to 64 letters, digits and `-_`.

@@ -140,8 +140,8 @@ class Claim(StoredObject, frozen=True, kw_only=True):
     def taken_by(self, attempt: Attempt) -> Claim:
         """Return this claim with a new holder and without a finished attempt.
 
-        The new claim has at most the newest MAX_ATTEMPTS attempts. Older attempts are dropped, because later attempts
-        normally deleted the objects of the older ones.
+        The new claim has at most the newest MAX_ATTEMPTS attempts. Older attempts are dropped; normally, their objects
+        were already deleted.
         """
         attempts = (*self.attempts, attempt)[-MAX_ATTEMPTS:]
         return Claim(attempts=attempts, finished=None, snapshot=None, kept=self.kept)

@@ -105,8 +105,8 @@ def may_take_over(held: Claim, attempt: Attempt, age: int, stale_after_ms: int) 
 def reopen(store: ObjectStore, finished: HeldClaim, attempt: Attempt) -> HeldClaim:
     """Claim a finished segment again, because its remote segment lost objects or lacks offsets of the local segment.
 
-    The claim keeps the id of the finished remote segment, because brokers may read it. If replicas rolled at different
-    offsets, this remote segment may also be the only one that has some of these offsets.
+    The claim keeps the id of the finished remote segment, because brokers may read this segment. If replicas rolled at
+    different offsets, some offsets may exist only in this remote segment.
 
     Raises:
         ObjectChangedError: another attempt changed the claim first.

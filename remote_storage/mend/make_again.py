@@ -60,7 +60,7 @@ class RemoteLogs:
         return self.location.store
 
     def is_local(self, record: RemoteLogSegmentMetadata) -> bool:
-        """Return whether a log on this host has a segment with the offsets and the size of a record."""
+        """Return whether a log on this host has the segment of a record, with the recorded offsets and size."""
         local = self.local.of(record.id.topic_id_partition)
         return local is not None and local.segment_of(record) is not None
 
@@ -82,7 +82,7 @@ class RemoteLogs:
         return ReadWhole(self._check(partition, CheckDepth.FULL))
 
     def find_problems(self, partition: TopicIdPartition, ids: Collection[str]) -> dict[str, str]:
-        """Read segments before they are published. Return the reasons why segments are wrong, by segment id.
+        """Read the segments `ids`, which are not published yet. Return the reasons why some are wrong, by segment id.
 
         Raises:
             TiersnapError: remote storage does not answer, or refuses a request.
@@ -164,7 +164,7 @@ class MakeAgain:
     apply: bool
 
     def each(self, missing: Iterable[Mending]) -> Iterator[Mending]:
-        """Mend the segments that --from did not restore, partition by partition. Continue after a failure."""
+        """Mend, partition by partition, the segments that --from did not restore. Continue after a failure."""
         for partition, group in groupby(missing, key=lambda each: each.metadata.id.topic_id_partition):
             of_one = sorted(group, key=lambda each: each.metadata.start_offset)
             if any(_is_left(each) for each in of_one):

@@ -255,7 +255,7 @@ class MendTier:
         return ids_of_metadata(without_readers(index, self._deleting(partition))) & bad.keys()
 
     def _deleted(self, partition: TopicIdPartition, done: Sequence[Mending]) -> Iterator[Mending]:
-        """Delete the segments that brokers no longer read, after all remaining segments were read fully."""
+        """Check all segments of the partition fully. Then delete the segments that brokers no longer read."""
         index = self.reader.read_to_end().index(partition)
         if not any(without_readers(index, self._deleting(partition))):
             return
@@ -291,7 +291,7 @@ def _lost(done: Iterable[Mending]) -> dict[str, Mending]:
 def _with_first_error(mending: Mending, first: TiersnapError | None) -> Mending:
     """Return `mending`. If its replacement failed, the error becomes `first`, unless `first` is None.
 
-    `first` is the reason why the missing objects could not be restored. It explains more than a failed replacement.
+    `first` is the reason why the missing objects could not be restored. It explains more than the replacement's error.
     """
     if mending.error is None or first is None:
         return mending

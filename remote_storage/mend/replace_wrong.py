@@ -307,7 +307,7 @@ class DeleteUnread:
     """Deletes segments of one partition that brokers no longer read.
 
     Attributes:
-        proof: the remaining segments, which were read fully.
+        proof: the full check of the partition, which shows whether the remaining segments are right.
     """
 
     metadata_topic: MetadataTopic

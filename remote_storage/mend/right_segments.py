@@ -320,7 +320,7 @@ class RightSegments:
         return entries, record.start_offset
 
     def _local_snapshot(self, offset: int) -> SnapshotSource | None:
-        """Return the snapshot at an offset from the log on this host, or None."""
+        """Return the snapshot that the replay of the local log computed at an offset; None if there is none."""
         if self.local is None or not self._replayed:
             return None
         return self._snapshots.get(offset)
@@ -336,7 +336,7 @@ class RightSegments:
             raise not_rebuilt(record, why) from error
 
     def _continued(self, record: RemoteLogSegmentMetadata, before: RemoteState, runs: Sequence[Run]) -> RemoteState:
-        """Return the state at a segment's end: the state at its start, combined with the replay of the segment.
+        """Return the producer state at a segment's end: the state at its start, combined with the segment's replay.
 
         The result is kept as the state at the start of the next segment.
         """

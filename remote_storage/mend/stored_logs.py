@@ -53,7 +53,7 @@ class StoredLogs:
         return [*found, *self._incomplete_twins(record)]
 
     def _incomplete_twins(self, record: RemoteLogSegmentMetadata) -> Iterator[RemoteSegment]:
-        """Yield incomplete segments with an undamaged log that has the size, offsets and leader epoch of a record."""
+        """Yield incomplete segments with an undamaged log whose size, offsets and last leader epoch match a record."""
         end = record.end_offset + 1, record.segment_leader_epochs[-1][0]
         for each in self.incomplete:
             if each.log is None or each.segment_id == record.id.segment_id:

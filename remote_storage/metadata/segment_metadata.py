@@ -280,7 +280,7 @@ def end_of_copies(copies: Iterable[RemoteLogSegmentMetadata], log_start_offset: 
 def first_offset_missing(
     known: Iterable[RemoteLogSegmentMetadata], log_start_offset: int, why_outside: WhyOutside
 ) -> int:
-    """Return the next offset to copy: the end of this log's finished segments, but at least the log start offset."""
+    """Return the next offset to copy: the end of the log's finished segments, but at least the log start offset."""
     return end_of_copies(finished_of_log(known, log_start_offset, why_outside), log_start_offset)
 
 

@@ -119,7 +119,7 @@ class SegmentBundle(JudgedSegment):
         return FoundIndexes(_read(self.offset_index), _read(self.time_index), _read(self.transaction_index))
 
     def ongoing(self) -> np.ndarray | None:
-        """Return `open_transactions` as ONGOING_TXN_DTYPE, ascending first offset."""
+        """Return `open_transactions` as an array (ONGOING_TXN_DTYPE), sorted by first offset."""
         if self.open_transactions is None:
             return None
         return np.sort(np.array(list(self.open_transactions), ONGOING_TXN_DTYPE), order="first_offset")

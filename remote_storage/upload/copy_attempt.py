@@ -212,7 +212,7 @@ def delete_earlier(
 ) -> tuple[RemoteLogSegmentMetadata, ...]:
     """Delete the incomplete segments of a claim's earlier attempts, and return the complete ones.
 
-    Complete segments stay until the new attempt is finished, because they may be the only segments with their offsets.
+    Complete segments stay until the new attempt is finished, because perhaps no other segment has their offsets.
 
     Args:
         job: the partition and the remote location.

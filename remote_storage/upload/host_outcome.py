@@ -153,7 +153,7 @@ class HostOutcome:
 
     @property
     def uploaded_ids(self) -> set[str]:
-        """Return the ids of the segments that this run uploaded or would upload."""
+        """Return the ids of the segments that this run uploaded."""
         # If another attempt had uploaded the segment, this run read none of its objects, and the event has 0 bytes.
         return {event.segment_id for event in self.copied if event.segment_id and event.object_bytes}
 

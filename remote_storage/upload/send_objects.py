@@ -95,7 +95,7 @@ class SegmentCopy:
         _check_described(self.segment, self.metadata)
 
     def send(self, deadline: Deadline) -> None:
-        """Send all objects except the last one, and compare each with the stored object.
+        """Send all objects except the last one. Check that the store has the bytes that were sent.
 
         Args:
             deadline: limits the whole call.

@@ -49,7 +49,7 @@ class SourceFile:
 
     @contextmanager
     def open(self) -> Iterator[ByteSource]:
-        """Open the file. Methods of the opened file raise the same errors.
+        """Open the file. Methods of the opened file raise the errors below, too.
 
         Raises:
             TransientError: the file was deleted or cannot be read.

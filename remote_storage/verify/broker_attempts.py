@@ -1,4 +1,4 @@
-"""Compare brokers' complete but unfinished remote segments with the local log.
+"""Compare segments that brokers uploaded completely, but did not publish, with the local log.
 
 These segments have no COPY_SEGMENT_FINISHED record. The storage manager may have failed after it wrote correct objects
 (KAFKA-19981), or it may have written damaged objects. So every batch, the indexes, the leader epochs and the snapshot

@@ -140,7 +140,7 @@ def _digests_of(segments: Iterable[SegmentFacts]) -> dict[tuple[int, int | None]
 
 
 def _own_digests(copies: Iterable[RemoteSegment], digests: Mapping[tuple[int, int | None], str]) -> dict[str, str]:
-    """Return the digest of the local segment with the same bounds as each remote segment, by remote segment id."""
+    """Return, by remote segment id, the digest of the local segment with the bounds of that remote segment."""
     own = {}
     for copy in copies:
         digest = digests.get(copy.bounds)

@@ -109,8 +109,8 @@ class WholeSegmentCheck:
     def prefetched(self, copy: RemoteSegment | None, wanted: Container[str]) -> Indexes | _ReadError | None:
         """Read the indexes of a segment in advance, and return the indexes or the error. Any thread may call this.
 
-        Return None, and read nothing, if `wanted` lacks the segment, if the segment is encrypted, if the depth is not
-        `snapshots`, or if the indexes exceed 1 MiB.
+        Return None, and read nothing, if `wanted` lacks the segment, or if the segment is encrypted. Also return None
+        if the depth is not `snapshots`, or if the indexes exceed 1 MiB.
         """
         if copy is None or copy.segment_id not in wanted or not self._is_read_ahead(copy):
             return None
