@@ -213,8 +213,8 @@ class MakeAgain:
 def check_plaintext(location: RemoteLocation, record: RemoteLogSegmentMetadata, *, allowed: bool) -> Encryption | None:
     """Refuse plain text beside encrypted segments.
 
-    If plain text is `allowed`, check nothing and return None. Otherwise return UNKNOWN if no manifest shows whether the
-    plugin encrypts, and None if a manifest shows that it does not.
+    If plain text is `allowed`, or the layout is LocalTieredStorage's, check nothing and return None. Otherwise return
+    UNKNOWN if no manifest shows whether the plugin encrypts, and None if a manifest shows that it does not.
 
     Raises:
         PlaintextRefusedError: a manifest shows that the plugin encrypts, and plain text is not `allowed`.
