@@ -4,7 +4,7 @@ Brokers do not know tiersnap's claims. A working copy task would therefore uploa
 uploaded. So READY segments are left to a working copy task. The cluster shows whether the task works. Without a
 cluster, the task counts as working if a broker uploaded a segment recently, by the clock of the store.
 
-Since Kafka 4.4 a copy task waits for `remote.copy.lag.ms` and `remote.copy.lag.bytes` (KIP-1241). Follows
+Since Kafka 4.4 a copy task waits for `remote.copy.lag.ms` and `remote.copy.lag.bytes` (KIP-1241). `CopyLag.due` follows
 org.apache.kafka.server.log.remote.storage.RemoteLogManager.RLMCopyTask.isEligibleForUpload.
 """
 
@@ -35,7 +35,9 @@ class CopyTask(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """The condition under which a segment is copied: a time, or a number of newer bytes. One of the two suffices.
+    """The condition under which a segment is copied: a time, or a number of bytes written after the segment.
+
+    One of the two suffices.
 
     If both are None, the segment is never copied.
     """
@@ -71,7 +73,7 @@ class CopyLag:
         """Return the condition under which a segment is copied.
 
         Args:
-            largest_timestamp: largest timestamp of the segment in ms, by the broker's rule.
+            largest_timestamp: ms; see SegmentEnd.largest_timestamp.
             newer_bytes: bytes of the log after the segment.
             now: ms.
         """
@@ -104,7 +106,7 @@ class CopyTasks:
 
 @dataclass(frozen=True, slots=True)
 class ClusterAnswer:
-    """Copy tasks and records that a cluster returned."""
+    """The copy tasks of a cluster, and its `__remote_log_metadata` records."""
 
     tasks: CopyTasks | None = None  # None without a cluster
     records: Records | None = None  # records of the cluster's partitions; None if they were not read
@@ -141,7 +143,8 @@ class BesideBrokers:
         """Return the broker that copies the partition; None if none is known.
 
         Args:
-            wrote_at: time of a broker's last write of a segment's object, ms by the store's clock; None without one.
+            wrote_at: time at which a broker last wrote an object of the partition, ms by the store's clock. None if no
+                such object is known.
         """
         if self.left_for is None:
             return None

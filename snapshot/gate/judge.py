@@ -64,13 +64,13 @@ def judge(
     Args:
         segments: ascending by base offset; the verdicts have the same order.
         coverage: offsets of the log's lineage in remote storage.
-        unread: segments below a scan window whose batches were not read, by base offset. The value says why an upload
-            refused the segment, or is "" if no upload refused it. The broker's snapshot files are used for these
+        unread: base offsets of the segments that are below a scan window and were not read. The value says why an
+            upload refused the segment, or is "" if no upload refused it. The broker's snapshot files are used for these
             segments without a comparison.
         broker: the broker that copies the partition's segments. READY segments are left to this broker. None if no
             broker copies them.
         beyond_broker: base offsets of segments without a snapshot file, at which the broker's copy task fails. If the
-            broker would copy one of these segments first, no READY segment is left to the broker.
+            first segment that the broker would copy is one of these, no READY segment is left to the broker.
         mends_indexes: whether tiersnap uploads READY segments and rebuilds their wrong indexes.
     """
     blocked_by: Readiness | None = None
@@ -167,12 +167,14 @@ def judge_by_remote(base: int, end: int | None, log_start: int, coverage: Remote
 
 
 def judge_remote(start: int, end: int, coverage: RemoteCoverage) -> tuple[Verdict, str]:
-    """Return (verdict, reason) for a segment in remote storage. Both depend on the records that were read.
+    """Return (verdict, reason) for a segment in remote storage.
+
+    Both depend on the `__remote_log_metadata` records that were read.
 
     Args:
         start: base offset of the segment, or the log start offset if that is higher.
         end: exclusive end offset of the segment.
-        coverage: coverage of the log. Remote segments cover all offsets from `start` to `end`.
+        coverage: coverage of the log; must contain all offsets from `start` to `end`.
     """
     if contain(coverage.published, start, end):
         return Verdict.TIERED, "COPY_SEGMENT_FINISHED records cover the offsets of the segment"

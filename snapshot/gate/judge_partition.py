@@ -96,7 +96,7 @@ class Policy:
         Args:
             partition: number of the partition.
             segments: ascending by base offset.
-            snapshots: stored results by snapshot offset.
+            snapshots: the replay's stored result for each snapshot offset.
             coverage: the offsets of the log's lineage in remote storage.
             refused: by base offset, why an upload refused a segment below a scan window.
         """
@@ -176,8 +176,8 @@ class Policy:
     def _is_taken(self, found: SnapshotAt) -> bool:
         """Return whether the upload takes the broker's file without a comparison.
 
-        This is the case if the file is readable and below the scan window. If the state at the first local offset is
-        unknown, the replica may have been rebuilt, so its files are not used.
+        This is the case if the file is readable and below the scan window. If the producer state at the first local
+        offset is unknown, return False: the replica may have been rebuilt, and its files may then lack producers.
         """
         is_read = found.file.file_crc32c is not None and found.comparison.compared is SnapshotVerdict.UNVERIFIED
         return self.is_bounded and is_read and not found.provenance.lacks_start
@@ -185,8 +185,8 @@ class Policy:
     def _is_unread(self, end: SnapshotAt) -> bool:
         """Return whether the segment that ends at this snapshot is below the scan window and was not read.
 
-        If the segment ends at the start of the window, return False, because the open transactions at that offset are
-        proven.
+        Return False for a segment that ends at the first offset of the window: the replay has already proven which
+        transactions are open at this offset.
         """
         if end.comparison.compared is SnapshotVerdict.UNVERIFIED:
             return self._is_taken(end)

@@ -24,6 +24,9 @@ def abort_transaction(topic: str, partition: int, *producer: str) -> NextStep:
 
 
 def terminate_transaction(transactional_id: str) -> NextStep:
-    """Return the step that aborts a transaction in two phases and fences its producer (since Kafka 4.1)."""
+    """Return the step that aborts a transaction of the two-phase protocol (KIP-939) and fences its producer.
+
+    The step needs Kafka 4.1.
+    """
     argv = ("kafka-transactions.sh", *_SERVER, "forceTerminateTransaction", "--transactionalId", transactional_id)
     return NextStep("", argv, is_of_kafka=True)

@@ -113,8 +113,8 @@ class RemoteCheck:
     def still_holds(self, asked: CheckRequest, written_at: int, size: int) -> bool:
         """Return whether this earlier result makes the check `asked` unnecessary.
 
-        The check is unnecessary if this result reports no problem, this check was at least as strict, and time and size
-        in the listing are unchanged.
+        The check is unnecessary if this result reports no problem, comes from a check at least as strict as `asked`,
+        and the time and size in the listing are unchanged.
 
         Args:
             written_at: time of the last write of an object in the listing, ms by the store's clock.
@@ -135,7 +135,7 @@ CHECKS = Rows(RemoteCheck)
 
 @dataclass(frozen=True, slots=True)
 class CheckRequest:
-    """The depth, time and sample of a check."""
+    """The depth and time of a check, and the sample of segments to check."""
 
     depth: CheckDepth
     now: int  # ms
@@ -144,7 +144,10 @@ class CheckRequest:
 
     @property
     def counted_since(self) -> int | None:
-        """Return a time limit (ms). The check ignores producers that wrote last before it. None means no limit."""
+        """Return the time limit in ms; None if there is no limit.
+
+        The check ignores producers whose last write was before the limit.
+        """
         return _counted_since(self.now, self.producer_expiration)
 
 

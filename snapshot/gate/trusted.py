@@ -63,8 +63,8 @@ def may_be_uploaded(provenance: Provenance, verdict: SnapshotVerdict | None) -> 
     """Return whether a segment may be uploaded with the snapshot.
 
     Args:
-        verdict: verdict on a broker's file; entries that a broker would drop do not influence it. None if the file was
-            not compared.
+        verdict: verdict on a broker's file. It ignores errors in entries that a broker drops when it loads the file.
+            None if the file was not compared.
     """
     if provenance is Provenance.BROKER:
         return verdict in TRUSTED

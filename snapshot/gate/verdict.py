@@ -1,8 +1,8 @@
 """The verdicts on a segment, with their order, levels and meanings.
 
 A partition, a topic or the cluster gets the worst verdict of its segments. From worst to best: damage, missing parts,
-verdicts that clear by themselves, READY segments, settled segments. GAP_BEFORE is better than ABOVE_LSO, because a
-segment with GAP_BEFORE only waits for an earlier segment, which has a worse verdict. TIERED is worse than
+verdicts that clear by themselves, READY segments, segments that need no action. GAP_BEFORE is better than ABOVE_LSO,
+because a segment with GAP_BEFORE only waits for an earlier segment, which has a worse verdict. TIERED is worse than
 ACTIVE_SEGMENT and COMPACTED_TOPIC. Otherwise no partition would be TIERED, because each one has an active segment.
 """
 
@@ -47,7 +47,7 @@ class Verdict(StrEnum):
 
 
 class Level(StrEnum):
-    """The reaction that a verdict requires."""
+    """The action that a verdict requires: from a person, from the next run, or from neither."""
 
     BLOCKED = "BLOCKED"  # a person must act
     PENDING = "PENDING"  # clears by itself, or after another problem is cleared

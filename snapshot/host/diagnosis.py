@@ -1,15 +1,15 @@
 """Diagnose a log directory in seconds, by the names and sizes of its files. Segments and snapshots are not read.
 
-A closed segment of a topic that can be tiered gets one of these verdicts:
+If a closed segment of a topic that can be tiered is blocked, it gets one of these verdicts:
 
     GAP_IN_REMOTE      remote storage lacks a part of it, and has later segments
     MISSING_SNAPSHOT   no snapshot exists at its end
     TOPIC_ID_UNKNOWN   the partition has no partition.metadata
-    MISSING_INDEX      the segment has no leader epoch
+    MISSING_INDEX      leader-epoch-checkpoint has no epoch for the segment
     UNKNOWN_LOG_START  no snapshot exists at its end, and the log start is unknown
     INDEX_DAMAGED      an index has an impossible size, or leader epochs of the segment are lost
 
-Only a comparison with the log (`examine`) shows whether an existing file is right.
+Only a comparison with the log (`examine`) shows whether an existing snapshot or index is right.
 """
 
 from __future__ import annotations

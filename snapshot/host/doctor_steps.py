@@ -161,7 +161,7 @@ def _remote(host: Host, *, is_freed: bool) -> Iterator[NextStep]:
 def _missing(host: Host, place: Place) -> Iterator[NextStep]:
     """Yield two ways to add missing snapshots: `unblock` with a running broker, and `repair` with a stopped broker.
 
-    If the printed `unblock` command is complete, `repair` is only mentioned.
+    If the printed `unblock` command is complete, the `repair` step refers to the runbook instead of printing a command.
     """
     reads = f"reads {_takes(sum(each.listed.bytes for each in host.log_dirs), _READ_RATE)}"
     is_freed = _can_unblock(host)
@@ -259,5 +259,11 @@ def _lacks_room(log_dir: Examined) -> bool:
 
 
 def _takes(count: int, rate: int) -> str:
-    """Return the number of bytes and the time to read them as text. The time includes one second for the start."""
+    """Return a text with the number of bytes (`count`), and with the time that a command takes for them.
+
+    The time includes one second for the start of the command.
+
+    Args:
+        rate: bytes per second.
+    """
     return f"{human_bytes(count)}, about {human_duration(1000 * (1 + count // rate))}"

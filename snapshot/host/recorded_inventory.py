@@ -1,4 +1,4 @@
-"""The remote segments of a host's partitions, as records name them. Remote storage is not read."""
+"""The remote segments of a host's partitions, from `__remote_log_metadata` records. Remote storage is not read."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tiersnap.snapshot.replay.replay_start import NOT_LOOKED, Beginning
 
 @dataclass
 class RecordedInventory:
-    """An Inventory from records. Records contain neither the beginning of a log nor its producers."""
+    """An Inventory from `__remote_log_metadata` records, which contain neither the beginning of a log nor producers."""
 
     records: Records
     errors: list[TiersnapError] = field(default_factory=list)  # always empty

@@ -5,8 +5,9 @@ command line names server.properties, and may override settings in this file (ka
 
     java [options] <main class> <server.properties> [--override name=value] ...
 
-The process may run in a container. So paths are resolved with the root and the working directory of the process; only
-root and the process's user may read these. The settings contain secrets, so no value is logged or printed.
+The process may run in a container. So paths are resolved in the root directory and the working directory of the
+process. Only the user of the process and the superuser may read these directories. The settings contain secrets, so no
+value is logged or printed.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ def broker_version(pid: int) -> str | None:
 
 
 def _opened(pid: int) -> list[bytes]:
-    """Return the names of a process's open files that this user may read."""
+    """Return the names of a process's open files, without the names that this user may not read."""
     opened = []
     with suppress(OSError):
         for link in Path(f"/proc/{pid}/fd").iterdir():
@@ -116,7 +117,7 @@ class BrokerSettings:
         return found
 
     def located(self, path: str) -> Path:
-        """Return a path that tiersnap can open for a path in the broker's settings. Raises OSError: too many links."""
+        """Resolve a path in the broker's settings to a path that tiersnap can open. Raises OSError: too many links."""
         return _inside(self.root, posixpath.join(self.directory, path))
 
 
@@ -149,7 +150,8 @@ def broker_settings(pid: int, *, proc: Path = Path("/proc")) -> BrokerSettings:
 def _inside(root: str, path: str) -> Path:
     """Return the file below `root` that `path` names, with all links resolved inside `root`.
 
-    The kernel would resolve an absolute link of a container's process to a file of this host.
+    If the process runs in a container, its files may contain absolute links. The kernel would follow such a link to a
+    file of this host.
     """
     found, links = "", 0
     parts = deque(path.split("/"))

@@ -85,7 +85,7 @@ class Inventory(Protocol):
     errors: list[TiersnapError]
 
     def beginning(self, partition: Partition) -> Beginning:
-        """Return the state of the log at its first local offset, from remote storage."""
+        """Return the producer state of the log at its first local offset, from remote storage."""
 
     def coverage(self, partition: Partition, log_end_offset: int = ENDLESS) -> RemoteCoverage:
         """Return the offsets of the partition in remote storage; `log_end_offset` is exclusive."""
@@ -137,9 +137,10 @@ _FOR_SNAPSHOTS = (Verdict.MISSING_SNAPSHOT, Verdict.CORRUPT_SNAPSHOT, Verdict.SU
 class ScanTotals:
     """The totals of a scan.
 
-    A bad snapshot is a problem only if a broker or an upload will read it. Neither reads snapshots of topics that are
-    never tiered, nor strays: files that a broker deletes, because no segment begins at their offset. The snapshot at
-    the end of a tiered segment is read only if it is the newest one, which a broker loads when it starts.
+    A bad snapshot is a problem only if a broker or an upload will read it. Snapshots of topics that are never tiered
+    are no problem. Stray snapshots are none either: a broker deletes them, because no segment begins at their offset.
+    The snapshot at the end of a tiered segment is read only if it is the newest one, which a broker loads when it
+    starts.
     """
 
     findings: list[Finding] = field(default_factory=list)  # initially those about the log directories

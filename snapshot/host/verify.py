@@ -81,7 +81,7 @@ class Verification:
             )
 
     def _begun(self, partition: Partition) -> tuple[Partition, Beginning]:
-        """Return a partition with the log start that a broker would use, and the state at its first local offset."""
+        """Return the partition with the log start that a broker would use, and the beginning of its log."""
         begins = self.beginnings.of(partition)
         if begins.why and (moved := self.moved(partition)) is not None:
             partition, begins = moved, self.beginnings.again(moved)
@@ -154,7 +154,10 @@ def _index_faults(examination: Examination) -> Iterator[Finding]:
 
 
 class ExactComparison:
-    """Compares the files of another folder with the state at each boundary. Every difference makes a file wrong."""
+    """Compares the snapshot files of another folder with the producer state that the replay computes at their offsets.
+
+    Every difference makes a file wrong.
+    """
 
     def __init__(self, folder: Path, *, is_unasked: bool = False) -> None:
         """Compare the files `folder`/<20 digits>.snapshot; see Beginning.is_unasked for `is_unasked`."""

@@ -66,14 +66,14 @@ def repair(
     Args:
         log_dir, topic, now, check_crc: see `scan`.
         topic_ids: id (22 characters) by topic, for partitions whose partition.metadata is lost.
-        options: `scan` and `every_boundary` are not used.
+        options: the fields `scan` and `every_boundary` are not used.
         apply: whether to write into the log directory, which must be local. Its broker must be stopped.
 
     Raises:
         LogDirInUseError: a broker holds the lock.
         NoSpaceError: the disk is full; no file of the partition was written.
-        UsageError: no topic matches, the directory is on another host, this user may not write to it, or the files
-            would lack producers that brokers keep.
+        UsageError: no topic matches, the directory is on another host, this user may not write to it, or
+            `options.expiration` is so short that snapshots would lack producers which brokers still keep.
         SourceNotFoundError, NotALogDirError: see `scan`.
     """
     expiry = options.expiry(clock(now)).checked(options.producer_expiration)

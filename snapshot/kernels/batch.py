@@ -134,9 +134,10 @@ def walk(
         stop_at: offset; the walk stops with CUT at the first batch at or above it.
         check_crc: whether to verify the CRC of each entry.
         states: array with one WALK_DTYPE, the state of the walk. The walk continues from this state and updates it.
-        out: RECORD_BATCH_DTYPE, filled from row `row_count` of the state on. If it is NO_ROWS, no rows are written.
-        slots, deltas: the hash table of a ProducerFold. The state's `producer_count` is the number of its deltas. If
-            `slots` is NO_SLOTS, the batches are not folded.
+        out: RECORD_BATCH_DTYPE. The state's `row_count` is the index of the first row to write. If `out` is NO_ROWS, no
+            rows are written.
+        slots, deltas: the hash table of a ProducerFold. The state's `producer_count` is the number of deltas in the
+            table. If `slots` is NO_SLOTS, the batches are not folded.
 
     Returns:
         The next position in `b`, and the reason for the stop.

@@ -43,7 +43,10 @@ def folder() -> Path:
 
 
 def holds_replay() -> bool:
-    """Return whether the folder has a compiled `batch.walk`, the kernel that each replay needs, for any processor."""
+    """Return whether the folder has code of the kernel `batch.walk`, which each replay needs.
+
+    The code may be for another processor.
+    """
     return any(folder().glob("batch.walk-*.o"))
 
 

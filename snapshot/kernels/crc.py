@@ -9,14 +9,14 @@ entry, made from the 8-byte words of its header:
 
     words    the little-endian words at bytes 0, 8 and 16 of the entry: offset, length, leader epoch, magic and CRC
     rest     magic 2: the xor of the words at bytes 24, 32, 40, 48 and 53, rotated left by 0, 13, 27, 41 and 53; these
-             are the bytes of the 61-byte header that the CRC covers
+             words are the remaining bytes of the 61-byte header
              magic 0 and 1: the word at byte 18, the end of the 26 bytes that every such entry has
     entry    word0 * K0 + rotl(word1 * K1, 21) + rotl(word2 * K2, 42) + rest * K3 + position of the entry in the segment
     digest   rotl((digest ^ entry) * CHAIN, 29); the first digest is START
 
-All operations are modulo 2 ** 64. Each step maps different values of one input to different results, so a
-change of one word always changes the digest. A batch takes about twenty instructions, so the digest costs little even
-for small batches.
+All operations are modulo 2 ** 64. If one input of a step changes and the others do not, the result of the step changes.
+So a change of one word always changes the digest. A batch takes about twenty instructions, so the digest costs little
+even for small batches.
 """
 
 from __future__ import annotations

@@ -54,8 +54,8 @@ def walk_all(
     Args:
         b: uint8; `b[0]` is byte `window_position` of the file.
         limit: byte position in the file at which to stop.
-        file_size: bytes of the file. The walk may read a header beyond `limit`, and beyond the end of a short entry,
-            but not beyond the end of the file.
+        file_size: bytes of the file. If an entry's length is smaller than its header, the walk still reads the whole
+            header, even beyond `limit`. It never reads beyond the end of the file.
         last_offset: last offset of the last valid entry before `b[start]`.
         check_crc: whether to verify the CRC-32C of batches of magic 2. If so, `b` must contain the complete entry. The
             caller verifies the CRC-32 of entries of magic 0 and 1.

@@ -207,7 +207,7 @@ def add_deltas(
 
 @kernel(DELTA_DTYPE, np.int64, ENTRY_DTYPE)
 def write_entries(deltas: np.ndarray, order: np.ndarray, out: np.ndarray) -> None:
-    """Write into `out` (ENTRY_DTYPE) the producer entries after deltas[order] are applied to an empty state."""
+    """Apply deltas[order] to an empty state, and write the resulting producer entries into `out` (ENTRY_DTYPE)."""
     for i in range(order.size):
         d = deltas[order[i]]
         entry = out[i]

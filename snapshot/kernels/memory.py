@@ -40,7 +40,7 @@ def read_word(b, p):
 
 @intrinsic
 def address_of(b, p):
-    """Return the address of the byte at `p`, for a C function. The array must live until the function returns."""
+    """Return the address of the byte at `p`, for a C function. The array must live until the C function returns."""
     return b.ctypes.data + p
 
 

@@ -1,4 +1,6 @@
-"""Kernels: loops over arrays that numba compiles once. Later runs load their machine code with LLVM, without numba.
+"""Kernels: functions that loop over arrays. numba compiles each kernel once.
+
+Later runs load the machine code of the kernels with LLVM, without numba.
 
 Importing numba takes 60 MiB, and more time than most commands need for all their work. So only `compiler` imports
 numba, and only if `cache.folder()` has no code for this processor.
@@ -95,7 +97,10 @@ class Kernel:
 
 
 def address_of(array: np.ndarray) -> int:
-    """Return `array.ctypes.data` ten times as fast: read the pointer that follows the object's PyObject header."""
+    """Return the address of the array's data: the pointer that follows the object's PyObject header.
+
+    `array.ctypes.data` takes ten times as long.
+    """
     return ctypes.c_size_t.from_address(id(array) + object.__basicsize__).value
 
 

@@ -1,8 +1,8 @@
 """Compute which offsets of a partition the remote segments cover, by a broker's rules.
 
 A broker copies only segments above its highest remote offset, even if remote storage has gaps below. To find this
-offset, the broker takes the newest leader epoch of the log that has a remote segment. The highest remote offset is the
-last offset of this epoch in a remote segment. A log's lineage is the list of its leader epochs. Follows
+offset, the broker takes the newest of the log's leader epochs that a remote segment contains. The highest remote offset
+is the last offset of this epoch in a remote segment. A log's lineage is the list of its leader epochs. Follows
 org.apache.kafka.server.log.remote.storage.RemoteLogManager.findHighestRemoteOffset.
 """
 

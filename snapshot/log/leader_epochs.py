@@ -6,7 +6,7 @@ org.apache.kafka.server.log.remote.storage.RemoteLogManager.isRemoteSegmentWithi
 
 The epochs in batch headers must agree with the leader-epoch-checkpoint. A broker finds a remote offset by the leader
 epoch in its own checkpoint. If the checkpoint has wrong epochs, the broker does not find the records, or returns
-records of another log.
+records that do not belong to the log.
 
     batch at or above the first entry    must have the epoch of the last entry at or below its base offset
     batch below the first entry          not checked: the log start moved up, and older entries were dropped
@@ -75,8 +75,9 @@ def _range_of(epoch: int, lineage: LeaderEpochs) -> Interval | None:
 def held_intervals(start: int, end: int, epochs: LeaderEpochs, lineage: LeaderEpochs) -> list[Interval]:
     """Return the offsets of a remote segment that belong to the lineage.
 
-    These are the `agreed_intervals`, and the offsets below the segment's first epoch if that epoch agrees at its start.
-    Offsets below the first epoch exist if the log start was inside the segment, or if older records have no epoch.
+    These are the `agreed_intervals`. If segment and lineage agree at the start offset of the segment's first epoch, the
+    segment's offsets below this start offset are added. Such offsets exist if the log start was inside the segment, or
+    if older records have no epoch.
 
     Args:
         start: base offset of the remote segment.

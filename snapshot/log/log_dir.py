@@ -6,7 +6,7 @@
 
 Files of a partition: <20 digits>.log .index .timeindex .txnindex .snapshot; leader-epoch-checkpoint;
 partition.metadata; and leftovers of interrupted work: .cleaned .swap .deleted .tmp. The number in the name of a
-`.snapshot` is the exclusive snapshot offset. The number of other files is the base offset of the segment. Follows
+`.snapshot` is the exclusive snapshot offset. The number in any other name is the base offset of the segment. Follows
 org.apache.kafka.storage.internals.log.LogFileUtils and kafka.log.LogManager.
 """
 
@@ -119,8 +119,8 @@ class PartitionLog:
     def whole_epochs(self) -> LeaderEpochs:
         """Return the leader epochs that decide which remote segments belong to the log; () if the checkpoint lost some.
 
-        A remote segment below the first epoch may belong to the log (`agreed_intervals`). Epochs that were rebuilt from
-        batches cannot show whether it does.
+        Epochs that were rebuilt from local batches are not returned. They cannot show whether a remote segment below
+        the first rebuilt epoch belongs to the log.
         """
         if self.epochs_lost_below:
             return ()

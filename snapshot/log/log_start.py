@@ -59,7 +59,7 @@ def begins_below(partition: Partition, covered: Iterable[Interval] = ()) -> bool
 
 
 def may_begin_below(partition: Partition) -> bool:
-    """Return whether remote storage may be needed for the log start, or for the state below the first local segment."""
+    """Return whether remote storage may be needed for the log start, or for producers below the first local segment."""
     told = partition.log_start_checkpoint
     return partition.first_base_offset > (told or 0)
 
@@ -127,17 +127,17 @@ def with_log_start(partition: Partition, offset: int | None) -> Partition:
 
 
 def may_take_leaders(partition: Partition) -> bool:
-    """Return whether the leader's log start may be used: the local log start is unknown or in remote storage."""
+    """Return whether the log start is unknown or in remote storage, so that the leader's log start may be used."""
     return begins_below(partition) is not False
 
 
 def with_leaders(partition: Partition, offset: int | None) -> Partition:
     """Return the partition with the leader's log start offset, or unchanged.
 
-    An `offset` of None means that the leader's log start is unknown; the partition is then unchanged. The leader's log
-    start is used if the local log start is unknown. It is also used if the log begins in remote storage and the
-    leader's log start is above the local log start. Brokers checkpoint a new log start once a minute, and may delete
-    the remote segments below it earlier.
+    If the leader's log start is unknown, `offset` is None, and the partition is unchanged. The leader's log start is
+    used if the partition's log start is unknown. If the log begins in remote storage, the leader's log start is also
+    used if it is above the checkpoint's. Brokers checkpoint a new log start once a minute, and may delete the remote
+    segments below it earlier.
     """
     if offset is None or not may_take_leaders(partition):
         return partition

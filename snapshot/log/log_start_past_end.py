@@ -1,4 +1,4 @@
-"""Find a log whose log start offset is above its log end offset. A broker deletes such a log at its start.
+"""Find a log whose log start offset is above its log end offset. When a broker starts, it deletes such a log.
 
 This happens if an old copy of a disk is restored, but the newer checkpoint stays (UnifiedLog, LogLoader.load).
 """

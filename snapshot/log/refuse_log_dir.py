@@ -1,8 +1,9 @@
 """Refuse to write output into a broker's log directory. Only `repair`, `install` and `restore` may write there.
 
-A broker fails at an unknown folder in its log directory, and reads each file in a partition folder as its own. A
-directory counts as a broker's if it contains a file that brokers keep in a log directory, or a folder named
-`<topic>-<partition>` with a segment. For the given directory itself, `.lock` or a segment in it is enough.
+A broker fails at an unknown folder in its log directory, and reads each file in a partition folder as its own. The
+given directory and all directories above it are examined. A directory counts as a broker's if it contains a file that
+brokers keep in a log directory, or a folder named `<topic>-<partition>` with a segment. The given directory also counts
+if it contains `.lock` or a segment.
 """
 
 from __future__ import annotations

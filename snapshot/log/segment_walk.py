@@ -71,9 +71,9 @@ class SegmentEnd:
     finding: Finding | None  # damage that ended the walk, or None
 
     def largest_timestamp(self, modified_ns: int) -> int:
-        """Return the largest timestamp in ms that brokers publish and that retention uses.
+        """Return the segment's largest timestamp in ms, which brokers use for retention and in remote log metadata.
 
-        If no entry has a timestamp, this is the file's modification time. Follows
+        If no entry has a timestamp, return the file's modification time. Follows
         org.apache.kafka.storage.internals.log.LogSegment.largestTimestamp.
 
         Args:

@@ -111,7 +111,7 @@ def selected_of(log_dirs: Sequence[NamedLogDir], selection: Selection) -> Iterat
 def _nothing_selected(
     log_dirs: Sequence[NamedLogDir], selection: Selection, left: Iterable[TopicPartition]
 ) -> UsageError:
-    """Return the error for a selection that selects nothing. `left` are the partitions that do not exist."""
+    """Return the error for a selection that selects nothing. `left`: requested partitions that do not exist."""
     uris = ", ".join(each.uri for each in log_dirs)
     if not selection.partitions:
         hint = f"--topic must match the whole name of a topic; {_there_are(log_dirs, of_topics=True)}"

@@ -25,11 +25,12 @@ _log = logging.getLogger(__name__)
 def in_place(partition: Partition) -> Iterator[Write]:
     """Write snapshots into the partition's folder when the context ends, the highest first. The caller must hold .lock.
 
-    The next run writes no new snapshot above the highest existing one (see repair_plan). Because the highest one is
-    written first, a run after a kill has the same limit as this run.
+    No run writes a new snapshot above the highest existing one (see repair_plan). Because the highest new one is
+    written first, a run after a kill may still write all others.
 
     Raises:
-        UsageError: this user may not write to the folder, or the folder is a link that root does not follow.
+        UsageError: this user may not write to the folder; or this user is root, and the folder is a link that another
+            user may have made.
         NoSpaceError: the disk is full.
     """
     with _pinned(Path(partition.path)) as folder:
@@ -62,9 +63,9 @@ def _first_log(folder: Path, partition: Partition) -> Path | None:
 class _Snapshots:
     """The new snapshots of one folder. All are made durable first, and then renamed together.
 
-    The highest is renamed first, because it is the limit of the next run. The folder is synced after this rename, and
-    again at the end. After a crash in between, some snapshots may be missing, but each existing one is complete, and
-    the next run writes the others.
+    The highest is renamed first, because the next run writes no new snapshot above the highest existing one. The folder
+    is synced after this rename, and again at the end. After a crash in between, some snapshots may be missing, but each
+    existing one is complete, and the next run writes the others.
     """
 
     def __init__(self, folder: Path, name: str, like: Path | None = None) -> None:
@@ -162,7 +163,7 @@ def beside_log(partition: Partition) -> Iterator[WriteFile]:
     """Write small files into the partition's folder, each immediately. The caller must hold .lock.
 
     Raises:
-        UsageError: this user may not write to the folder, or the folder is a link that root does not follow.
+        UsageError: see `in_place`.
         NoSpaceError: the disk is full.
     """
     with _pinned(Path(partition.path)) as folder:

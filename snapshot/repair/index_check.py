@@ -5,14 +5,14 @@ would write. A live broker adds at most one entry per append, and a follower app
 
     offset index   Every position is the start of a batch. Every offset is the last offset of a batch that starts at
                    the position or later. Each batch starts at most LARGEST_SCAN bytes after an indexed batch or the
-                   start of the segment. The index has an entry if a recovery would write one.
-    time index     An entry names the first batch that has a new largest timestamp. The offset of the entry is in this
-                   batch (brokers before 3.0 name the record instead of the batch's last offset). After each new
-                   largest timestamp, an entry follows within LARGEST_SCAN bytes. The last entry has the segment's
-                   largest timestamp.
+                   start of the segment. The index is not empty if a recovery would write an entry.
+    time index     Each entry names a batch whose largest timestamp exceeds all earlier timestamps of the segment. The
+                   offset of the entry is in this batch (brokers before 3.0 name the record instead of the batch's last
+                   offset). After each new largest timestamp, an entry follows within LARGEST_SCAN bytes. The last entry
+                   has the segment's largest timestamp.
     transaction    The index has exactly the aborted transactions whose markers are in the segment. If the open
-    index          transactions at the segment's start are unknown, they are taken from the index itself. All other
-                   entries must agree with the batches.
+    index          transactions at the segment's start are unknown, they are taken from the index itself. A rebuild that
+                   begins with these transactions must then give the entries of the index.
 
 Zeros after the last entry are preallocated by the broker, and are cut. Other bytes after the last entry are wrong.
 
@@ -73,7 +73,7 @@ class CheckedIndexes:
 
 
 class IndexCheck:
-    """A check of the indexes of one segment, whose bytes are streamed in pieces of any length."""
+    """A check of the indexes of one segment. The segment's bytes are streamed in pieces of any length."""
 
     def __init__(self, base_offset: int, found: FoundIndexes, open_transactions: np.ndarray | None) -> None:
         """Create a check that expects the first byte of the segment.

@@ -1,8 +1,8 @@
 """Plan the repair of small files that a power loss or an old bug damaged: partition.metadata, leader epochs, indexes.
 
-    partition.metadata        Written with the topic's id, if a source has it. A KRaft broker does not start with an
-                              empty file, and sets a partition without the file aside (-stray). So the file is never
-                              moved away.
+    partition.metadata        Written with the topic's id, if `find_topic_id` returns an id. A KRaft broker does not
+                              start with an empty file, and sets a partition without the file aside (-stray). So the
+                              file is never moved away.
     leader-epoch-checkpoint   Written with the leader epochs of the batches, followed by the epochs in the file. It is
                               not written if the log may begin in remote storage: remote segments have epochs that no
                               local batch has, and a leader deletes remote segments that are older than its first epoch.

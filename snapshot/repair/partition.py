@@ -1,4 +1,4 @@
-"""Plan the missing snapshots of one partition, and write the snapshots if the caller asks for that."""
+"""Plan the missing snapshots of one partition, and write them unless only a plan is wanted."""
 
 from __future__ import annotations
 

@@ -49,8 +49,8 @@ _WAITS = frozenset(
 class PlannedSnapshot:
     """The plan for one snapshot offset.
 
-    `producers`, `size_bytes` and `provenance` describe the computed snapshot. They are None if the state at the first
-    local offset is unknown, because no snapshot can then be computed.
+    `producers`, `size_bytes` and `provenance` describe the computed snapshot. They are None if the producer state at
+    the first local offset is unknown, because no snapshot can then be computed.
     """
 
     offset: int

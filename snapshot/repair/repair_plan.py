@@ -4,8 +4,8 @@ At its next start, a broker loads the newest valid snapshot as its live state. A
 state only with the user's consent. So no new file is written above a limit, as ADR 3 decides
 (docs/contributing/adr/0003-repair-limits.md):
 
-    with snapshots      the highest file that decodes and is above the log start offset. A broker loads this file: it
-                        deletes corrupt files above it, and all files at or below the log start
+    with snapshots      the highest file that decodes and is above the log start offset. A broker loads this file, after
+                        it has deleted corrupt files above this file, and all files at or below the log start
     without snapshots   the newest segment's base offset (at a clean start, a broker writes an empty snapshot at it)
 
 Above the limit, existing files may be replaced, but no new file is written. The log end offset gets no file, because a
@@ -82,8 +82,8 @@ def _decodes(read_snapshot: ReadSnapshot, offset: int) -> bool:
 def strays(partition: Partition) -> frozenset[int]:
     """Return the offsets of the files that a broker deletes without reading them when it opens the partition.
 
-    No segment begins at such an offset. The broker keeps the highest of these files if no segment begins above it
-    (ProducerStateManager.removeStraySnapshots).
+    These are the snapshot files at whose offset no segment begins. If no segment begins above the highest of them, the
+    broker keeps this file, and its offset is not returned (ProducerStateManager.removeStraySnapshots).
     """
     bases = {segment.base_offset for segment in partition.segments}
     unaligned = partition.snapshots.keys() - bases

@@ -1,8 +1,8 @@
 """Find the snapshots that a broker will delete at its next start, including snapshots that a repair wrote.
 
 A starting broker opens every segment, even below the log start. It recovers a segment if the .index is missing, or if
-the .txnindex names an offset below the base offset. A recovery deletes all later snapshots, except the last ones of the
-partition (LogLoader.loadSegmentFiles).
+the .txnindex names an offset below the base offset (LogLoader.loadSegmentFiles). A recovery deletes all snapshots above
+the end of the segment, except the snapshots at the base offsets of the last two segments and at the log end.
 """
 
 from __future__ import annotations
@@ -19,14 +19,17 @@ from tiersnap.snapshot.log.log_dir import Partition, Segment
 def lost_index(partition: Partition) -> int | None:
     """Return the base offset of the first closed segment without an .index, or None.
 
-    At its next start, the broker rebuilds the .index, and deletes the later snapshots except the last ones.
+    At its next start, the broker recovers this segment, and so deletes snapshots above it.
     """
     lost = (each.base_offset for each in partition.segments if each.offset_index is None and not each.is_active)
     return next(lost, None)
 
 
 def lost_below_log_start(partition: Partition) -> bool:
-    """Return whether a segment below the log start has no .index. The next start deletes later snapshots."""
+    """Return whether a segment below the log start has no .index.
+
+    At its next start, the broker recovers such a segment, and so deletes snapshots above it.
+    """
     return any(each.offset_index is None for each in partition.deleted_segments)
 
 

@@ -181,7 +181,10 @@ def conclude(
 
 
 def _comparisons(replay: Replay, reached: Mapping[int, Comparison]) -> dict[int, Comparison]:
-    """Return the comparison of each snapshot file and of each segment's snapshot, by ascending offset."""
+    """Return the comparison at each offset of a snapshot file, and at each base offset that the replay reached.
+
+    The offsets ascend.
+    """
     bases = {segment.base_offset for segment in replay.partition.segments}
     known: dict[int, Comparison] = {}
     for offset in sorted({*reached, *replay.partition.snapshots}):
@@ -242,7 +245,7 @@ def unverified(replay: Replay, offset: int) -> Comparison:
 
 
 def _of_earlier_log(replay: Replay) -> Comparison:
-    """Return the comparison for a snapshot whose state comes from offsets below the first local segment."""
+    """Return the comparison for a snapshot at or below the first local offset, which no local batch can confirm."""
     begins = replay.begins
     why = NOT_LOCATED if begins.is_unlocated(replay.partition) else NOT_ASKED
     if begins.is_unasked(replay.partition):

@@ -89,7 +89,7 @@ class RemoteLister:
     def _with_start(self, listing: PartitionListing, look: RemoteLook) -> PartitionListing:
         """Add a snapshot from which the replay may start.
 
-        The snapshot is at the end of a remote segment. All local segments below that offset are tiered.
+        The snapshot must be at the end of a remote segment, and all local segments below this end must be tiered.
         """
         partition, copies = listing.partition, listing.remote.copies
         behind = copies_up_to(_tiered_ends(listing), copies, partition)

@@ -47,7 +47,7 @@ class Replay:
 
     @property
     def started_at(self) -> int:
-        """Return the offset of the state from which the replay started; 0 without one."""
+        """Return the offset of the state from which the replay started; 0 if it started without a state."""
         return 0 if self.begins.start is None else self.begins.start.offset
 
     def watch(self, first_open_offset: int) -> None:
@@ -214,7 +214,7 @@ def _offsets_after_base(segment: Segment, snapshots: list[int], log_end: int) ->
 
 
 def _watching(runs: Iterable[Run], replay: Replay, state: ReplayState) -> Iterator[Run]:
-    """Yield the runs, and record the first open offset when the replay reaches the high watermark."""
+    """Yield the runs, and call `Replay.watch` when the replay reaches the high watermark."""
     for run in runs:
         if run.start_offset == replay.partition.high_watermark:
             replay.watch(state.first_open_offset())

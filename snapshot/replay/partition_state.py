@@ -181,7 +181,7 @@ class ReplayState:
 
         Ignore the snapshot if the log contradicts it.
 
-        The state keeps producers that the snapshot lacks, because they had expired when the snapshot was written.
+        The snapshot may lack producers that had expired when it was written. The state keeps these producers.
         """
         if not self.lacks_start:
             return
@@ -220,7 +220,7 @@ class ReplayState:
         """Return the state at `offset`, and compare the snapshot file at this offset with it.
 
         If the strict comparison gives EXTENDS, the replay continues with the file's entries. If the state at the first
-        local offset is unknown, the entries are not used, because the file may lack the same producers.
+        local offset is unknown, the file's entries are not used: the file may lack the same producers as this state.
         """
         entries = self._entries_here()
         found = found_at(offset, read_snapshot)
@@ -271,8 +271,8 @@ class ReplayState:
     def _may_adopt(self, theirs: np.ndarray) -> bool:
         """Return whether the replay may continue with the entries of a file.
 
-        After lost offsets, the file must name a batch in them. If the state at the first local offset is unknown, the
-        replay may continue with a file's entries only if it imitates a broker (AS_BROKER).
+        After lost offsets, the file must name a batch in them. If the state at the first local offset is unknown, only
+        a replay that imitates a broker (AS_BROKER) continues with a file's entries.
         """
         if self.lost is None:
             return self._is_broker or not self.lacks_start

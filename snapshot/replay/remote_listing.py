@@ -54,7 +54,10 @@ class RemoteSegmentState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ListedCopy:
-    """A remote segment from a listing or from a record. Its copy attempt may still be running."""
+    """A remote segment from a listing of remote storage, or from a record of `__remote_log_metadata`.
+
+    Its copy attempt may still be running.
+    """
 
     segment_id: str
     base_offset: int
@@ -199,7 +202,10 @@ NOTHING_SEEN = RemoteListing()
 
 @dataclass(frozen=True, slots=True)
 class ClaimedStart:
-    """A snapshot in remote storage from which a replay may start. The claim of its remote segment has these values."""
+    """A snapshot in remote storage from which a replay may start.
+
+    The claim of the remote segment to which the snapshot belongs contains the values.
+    """
 
     snapshot_offset: int  # exclusive; the end of the remote segment
     segment_id: str
@@ -232,7 +238,7 @@ class RemoteLook(Protocol):
         """Return a RemoteLook that takes the states of remote segments from `records`."""
 
     def find_start(self, partition: Partition, copies: Iterable[ListedCopy]) -> ClaimedStart | None:
-        """Return the first snapshot of these remote segments from which a replay may start, or None.
+        """Return the snapshot of the first of these remote segments whose claim marks the snapshot as trusted, or None.
 
         Raises:
             TiersnapError: the claims cannot be read.
@@ -249,7 +255,7 @@ class RemoteLook(Protocol):
         """
 
     def state_at(self, partition: Partition, offset: int, expiry: BrokerExpiry) -> RemoteState:
-        """Return the state of the log at an offset, from the trusted snapshots and segments in remote storage.
+        """Return the producer state of the log at an offset, from trusted snapshots and segments in remote storage.
 
         This may read whole remote segments.
 

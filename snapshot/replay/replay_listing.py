@@ -162,7 +162,7 @@ class _OneReplay:
         return start
 
     def _claimed_start(self) -> StartState | None:
-        """Return the state in the remote snapshot that the listing gives as a start; None if it gives none."""
+        """Return the state in the remote snapshot that the listing names as `start`; None without such a snapshot."""
         start, look = self._listing.start, self._task.look
         if start is None or look is None:
             return None

@@ -138,7 +138,7 @@ class FollowedBack:
 
     Attributes:
         segments: (base offset, deltas of these producers) for each segment, ascending.
-        reached_beginning: whether a producer was still incomplete after the last segment of `older`.
+        reached_beginning: whether a producer was still incomplete after all segments below the window were read.
     """
 
     def __init__(self, producers: Iterable[int], older: Iterable[tuple[int, np.ndarray]]) -> None:
@@ -291,8 +291,9 @@ class WindowStart:
     def boundaries(self, offsets: Iterable[int], read_snapshot: ReadSnapshot) -> Iterator[Boundary]:
         """Yield the boundaries up to the window's first offset, ascending.
 
-        An upload checks that its snapshot names every transaction that is open at the segment's end. So a boundary's
-        `open_transactions` come from the broker's file, or from the log if no file can be read.
+        A boundary's `open_transactions` come from the broker's snapshot file at its offset, or from the log if no file
+        can be read. An upload starts from these transactions, and then checks that the snapshot at the segment's end
+        names every transaction that is open there.
         """
         ends = sorted(offset for offset in offsets if offset <= self._offset)
         for end, entries in self._followed.open_entries(ends):
@@ -326,7 +327,10 @@ class WindowStart:
             yield before.offset - 1, before.deltas
 
     def _not_new(self, base_offset: int, producers: list[int]) -> Iterator[int]:
-        """Yield the producers that may have older batches: their first batch here is not sequence 0 of epoch 0."""
+        """Yield the producers that may have batches below this segment.
+
+        Their first batch in the segment is not sequence 0 of epoch 0.
+        """
         wanted, is_new = np.unique(producers), dict[int, bool]()
 
         def look(rows: np.ndarray) -> None:

@@ -33,7 +33,7 @@ from tiersnap.snapshot.tables.schema_parts import DELTA, field_of, schema_of
 
 @dataclass(frozen=True, slots=True)
 class SegmentFile:
-    """A segment's log file, with the size and time of its listing."""
+    """A segment's log file, with its size and modification time at the time of the listing."""
 
     log_dir: LogDir
     topic: Topic

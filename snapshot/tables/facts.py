@@ -169,7 +169,7 @@ class StoredResults:
         replayed: the replay; None if the partition is gone.
         state: producer state (DELTA_DTYPE) from which the next replay may start.
         snapshots, segments: facts by offset, ascending.
-        findings: damage that the replay found, in its order.
+        findings: damage that the replay found, in the order of the replay.
         run: number of the replay's run.
     """
 

@@ -201,7 +201,7 @@ class ListedPartition(PartitionLog):
         )
 
     def with_remote(self, found: PartitionListing) -> ListedPartition:
-        """Return the row with the remote segments. The fingerprint changes if a replay would give other results."""
+        """Return the row with the remote segments. The fingerprint changes if these change the results of a replay."""
         remote, known = found.remote, self.fingerprint
         if remote.encrypted_by is not None:
             known = fingerprint(known, "encrypted")

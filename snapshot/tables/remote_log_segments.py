@@ -87,8 +87,8 @@ def _order(state: AttemptState) -> tuple[int, int, bool]:
 def unneeded(states: Iterable[AttemptState]) -> Iterator[AttemptState]:
     """Yield our attempts that never finished, and the finished copies that another copy replaces.
 
-    A copy replaces another copy if it covers all offsets of the other, and its last leader epoch is the same or newer.
-    If two copies have different lineages, the log has the newer lineage.
+    Copy A replaces copy B if A covers all offsets of B, and if the last leader epoch of A is the same as B's or newer.
+    The epochs are compared because two copies may have different lineages: the log has the one with the newer epoch.
     """
     finished: defaultdict[tuple[str | None, int], list[AttemptState]] = defaultdict(list)
     for each in states:
