@@ -1,8 +1,8 @@
 """Decide whether a broker's copy task works, and when it copies a segment. Neither cluster nor store is read here.
 
-Brokers do not know tiersnap's claims. A working copy task would therefore upload a segment again that tiersnap has
-uploaded. So READY segments are left to a working copy task. The cluster shows whether the task works. Without a
-cluster, the task counts as working if a broker uploaded a segment recently, by the clock of the store.
+Brokers do not know tiersnap's claims. If tiersnap uploaded a segment, a working copy task would upload the same segment
+again. So READY segments are left to a working copy task. The cluster shows whether the task works. Without a cluster,
+the task counts as working if a broker uploaded a segment recently, by the clock of the store.
 
 Since Kafka 4.4 a copy task waits for `remote.copy.lag.ms` and `remote.copy.lag.bytes` (KIP-1241). `CopyLag.due` follows
 org.apache.kafka.server.log.remote.storage.RemoteLogManager.RLMCopyTask.isEligibleForUpload.

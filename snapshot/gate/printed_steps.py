@@ -1,8 +1,8 @@
 """Print next steps for a *place*: a host, a fleet or a page of the report.
 
 A printed command has the log directories, remote location and cluster of its place, with the options for access to
-them. It also repeats the options of the running command that the printed command accepts. A command without
-placeholders is complete.
+them. If the printed command accepts an option that the running command was given, it repeats this option. A command
+without placeholders is complete.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ def _between(following: str) -> str:
 
 
 def commands(steps: Iterable[Step]) -> tuple[str, ...]:
-    """Return the commands of the steps that are complete."""
+    """Return the commands of the complete steps."""
     return tuple(step.command for step in steps if step.command and step.is_complete)
 
 

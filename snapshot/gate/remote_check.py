@@ -113,8 +113,8 @@ class RemoteCheck:
     def still_holds(self, asked: CheckRequest, written_at: int, size: int) -> bool:
         """Return whether this earlier result makes the check `asked` unnecessary.
 
-        The check is unnecessary if this result reports no problem, comes from a check at least as strict as `asked`,
-        and the time and size in the listing are unchanged.
+        This result must report no problem, and come from a check at least as strict as `asked`. The time and size in
+        the listing must be unchanged.
 
         Args:
             written_at: time of the last write of an object in the listing, ms by the store's clock.

@@ -162,7 +162,7 @@ def worst(verdicts: Iterable[Verdict]) -> Verdict | None:
 
 
 def cleared_by_apply(options: ReplayOptions) -> frozenset[Verdict]:
-    """Return the verdicts in a plan that are cleared if the same command runs with `--apply`."""
+    """Return the verdicts that the same command with `--apply` would clear."""
     if options.replace:
         return frozenset({Verdict.MISSING_SNAPSHOT, Verdict.CORRUPT_SNAPSHOT, Verdict.SUSPECT_SNAPSHOT})
     return frozenset({Verdict.MISSING_SNAPSHOT})

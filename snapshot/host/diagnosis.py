@@ -2,11 +2,11 @@
 
 If a closed segment of a topic that can be tiered is blocked, it gets one of these verdicts:
 
-    GAP_IN_REMOTE      remote storage lacks a part of it, and has later segments
-    MISSING_SNAPSHOT   no snapshot exists at its end
+    GAP_IN_REMOTE      remote storage lacks a part of the segment, and has later segments
+    MISSING_SNAPSHOT   no snapshot exists at the segment's end
     TOPIC_ID_UNKNOWN   the partition has no partition.metadata
     MISSING_INDEX      leader-epoch-checkpoint has no epoch for the segment
-    UNKNOWN_LOG_START  no snapshot exists at its end, and the log start is unknown
+    UNKNOWN_LOG_START  no snapshot exists at the segment's end, and the log start is unknown
     INDEX_DAMAGED      an index has an impossible size, or leader epochs of the segment are lost
 
 Only a comparison with the log (`examine`) shows whether an existing snapshot or index is right.

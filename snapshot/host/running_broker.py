@@ -1,7 +1,7 @@
 """Find the broker that runs on a log directory: its process, its release and its settings.
 
-A broker holds a POSIX lock on `.lock` as long as it runs (kafka.log.LogManager, kafka's server.util.FileLock). Its
-command line names server.properties, and may override settings in this file (kafka.Kafka.getPropsFromArgs):
+A broker holds a POSIX lock on `.lock` as long as it runs (kafka.log.LogManager, kafka's server.util.FileLock). The
+broker's command line names server.properties, and may override settings in this file (kafka.Kafka.getPropsFromArgs):
 
     java [options] <main class> <server.properties> [--override name=value] ...
 
@@ -110,7 +110,11 @@ class BrokerSettings:
         return tuple(map(self.on_host, self.named_log_dirs))
 
     def on_host(self, path: str) -> str:
-        """Return a path of the settings as a path on this host. Raises OSError: the path has too many links."""
+        """Resolve a path in the broker's settings to a path on this host.
+
+        Raises:
+            OSError: the path has too many links.
+        """
         found = str(self.located(path))
         if not self.root or Path(self.root).samefile("/"):
             return found.removeprefix(self.root)
@@ -206,9 +210,9 @@ def _skip_main_class(words: Iterator[str]) -> None:
 
 
 def running_brokers(*, proc: Path = Path("/proc")) -> tuple[BrokerSettings, ...]:
-    """Return the settings of this host's running brokers that this user may read.
+    """Return the settings of each broker that runs on this host, without the brokers whose settings cannot be read.
 
-    A process is a broker if it holds the `.lock` of a log directory in its settings.
+    A process is a broker if its settings name a log directory, and if it holds the `.lock` of this directory.
     """
     found = []
     for process in sorted(proc.glob("[0-9]*")):

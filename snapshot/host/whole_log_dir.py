@@ -72,7 +72,7 @@ def repair(
     Raises:
         LogDirInUseError: a broker holds the lock.
         NoSpaceError: the disk is full; no file of the partition was written.
-        UsageError: no topic matches, the directory is on another host, this user may not write to it, or
+        UsageError: no topic matches, the directory is on another host, or this user may not write to it. Also raised if
             `options.expiration` is so short that snapshots would lack producers which brokers still keep.
         SourceNotFoundError, NotALogDirError: see `scan`.
     """

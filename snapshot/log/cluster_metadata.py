@@ -1,9 +1,10 @@
 """Read topic ids from the metadata log of a KRaft cluster, `__cluster_metadata-0`, which every broker replicates.
 
-    <end offset>-<epoch>.checkpoint   the state below the end offset, as batches of records; 20 and 10 digits
+    <end offset>-<epoch>.checkpoint   the metadata below the end offset, as batches of records; 20 and 10 digits
     <base offset>.log                 the records from the base offset on; 20 digits
 
-The folder is in metadata.log.dir, or in the first entry of log.dirs. Follows org.apache.kafka.snapshot.Snapshots.
+The folder `__cluster_metadata-0` is in metadata.log.dir, or in the first entry of log.dirs. Follows
+org.apache.kafka.snapshot.Snapshots.
 """
 
 from __future__ import annotations

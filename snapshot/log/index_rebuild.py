@@ -2,8 +2,8 @@
 
 Follows org.apache.kafka.storage.internals.log.LogSegment.recover. The offset index gets an entry for a batch that
 starts more than 4096 bytes (`index.interval.bytes`) after the last indexed batch. At the same batch, the time index
-gets an entry if the segment's largest timestamp so far exceeds the timestamp of the last time index entry. Under the
-same condition, the time index gets a final entry at the end of the segment.
+gets an entry if the segment's largest timestamp so far exceeds the last entry's timestamp. Under the same condition,
+the time index gets a final entry at the end of the segment.
 
 A running broker may have written other entries. This happens if it was restarted while the segment was active, if it
 appended several batches in one call (followers, the log cleaner), or if it has another `index.interval.bytes`. Lookups

@@ -8,12 +8,12 @@ The first of these sources that has the offset decides:
     leader epochs     the first leader epoch begins at the first local segment or above it: when the log start moves,
                       a broker removes older epochs
 
-If no source has the offset, the log start is unknown. A replay then cannot start at the first local segment. This is
-common up to Kafka 3.7.0, which never checkpoints the log start of a tiered log (KAFKA-16146); later releases do so
-after a minute. It also happens if a broker is killed right after retention, or if a directory is copied without its
-checkpoint. If leader-epoch-checkpoint lost epochs, it does not show the log start. Epochs that were rebuilt from
-batches prove nothing below the first segment. The log of a topic that is never tiered begins at its first local
-segment.
+If no source has the offset, the log start is unknown. A replay then cannot start at the first local segment. An unknown
+log start is common up to Kafka 3.7.0, which never checkpoints the log start of a tiered log (KAFKA-16146). Later
+releases do so after a minute. The log start may also be unknown if a broker was killed right after retention, or if a
+directory was copied without its checkpoint. If leader-epoch-checkpoint lost epochs, it does not show the log start.
+Epochs that were rebuilt from batches prove nothing below the first segment. The log of a topic that is never tiered
+begins at its first local segment.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Find a log whose log start offset is above its log end offset. When a broker starts, it deletes such a log.
 
-This happens if an old copy of a disk is restored, but the newer checkpoint stays (UnifiedLog, LogLoader.load).
+Such a log exists if an old copy of a disk was restored, but the newer checkpoint was kept (UnifiedLog, LogLoader.load).
 """
 
 from __future__ import annotations

@@ -90,7 +90,7 @@ def refuse_unsupported(uri: str, *, hint: str) -> None:
 
 
 def each_once(uris: Iterable[str]) -> tuple[str, ...]:
-    """Return the URIs in order, without URIs for the location of an earlier URI.
+    """Return the URIs in order. If several URIs name the same location, return only the first of them.
 
     A symbolic link and its target are two locations.
     """

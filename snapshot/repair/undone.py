@@ -1,8 +1,8 @@
 """Find the snapshots that a broker will delete at its next start, including snapshots that a repair wrote.
 
 A starting broker opens every segment, even below the log start. It recovers a segment if the .index is missing, or if
-the .txnindex names an offset below the base offset (LogLoader.loadSegmentFiles). A recovery deletes all snapshots above
-the end of the segment, except the snapshots at the base offsets of the last two segments and at the log end.
+the .txnindex names an offset below the base offset (LogLoader.loadSegmentFiles). A recovery deletes the snapshots above
+the end of the segment. Only those at the base offsets of the last two segments and at the log end remain.
 """
 
 from __future__ import annotations

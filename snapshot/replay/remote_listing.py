@@ -204,7 +204,7 @@ NOTHING_SEEN = RemoteListing()
 class ClaimedStart:
     """A snapshot in remote storage from which a replay may start.
 
-    The claim of the remote segment to which the snapshot belongs contains the values.
+    The values come from the claim of the snapshot's remote segment.
     """
 
     snapshot_offset: int  # exclusive; the end of the remote segment
@@ -248,7 +248,7 @@ class RemoteLook(Protocol):
         """Return the snapshot's bytes. Raises TiersnapError: the snapshot was deleted, or its CRC is wrong."""
 
     def living_producers(self, partition: Partition, offset: int, expiry: BrokerExpiry) -> np.ndarray:
-        """Return the ascending ids of producers that a broker would keep now, from the snapshots up to `offset`.
+        """Return the ascending ids of producers that a broker would keep now, from remote snapshots up to `offset`.
 
         Raises:
             TiersnapError: remote storage does not answer, or refuses.

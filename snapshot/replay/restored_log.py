@@ -45,7 +45,7 @@ _SHUN = (
 class TierParts:
     """The remote objects of one segment.
 
-    An object is None if it is missing, or if the segment was cut and the object does not match the rest.
+    An object is None if it is missing, or if the segment was cut and the object does not match the remaining part.
     """
 
     name: str  # the source of the segment, for messages

@@ -13,8 +13,8 @@ lists everything that no scan of the window can find.
 An open transaction never expires, and may have no batch in the window. So the open transactions at the window's start
 need a proof. Without a proof, no computed snapshot may be written:
 
-    a broker's snapshot   It is at the window's first offset and has at least one entry. Producers that have an open
-                          transaction in the file are followed back, and the file must agree with the log about all
+    a broker's snapshot   A file exists at the window's first offset and has at least one entry. Producers with an open
+                          transaction in the file are followed back. The file must agree with the log about all
                           producers that were followed back. An empty file proves nothing: a broker that finds no file
                           writes an empty one (LogLoader). If the log begins in remote storage, no file proves anything:
                           a rebuilt replica loses its producers (KAFKA-14467)

@@ -149,7 +149,7 @@ def _batch(rows: Collection[_Row]) -> pa.RecordBatch:
 
 
 def read_decodes(rows: pa.RecordBatch) -> Iterator[tuple[StoredDecode, Run]]:
-    """Yield (decode, range of batches) for each row of SEGMENTS. The range has only the deltas of the row."""
+    """Yield (decode, run) for each row of SEGMENTS. The run contains only the deltas in this row."""
     starts, largest = (rows[name].to_numpy().tolist() for name in ("run_start_offset", "run_max_timestamp"))
     without = rows.select([name for name in rows.schema.names if name != "deltas"])
     of_parts = zip(DECODE_ROWS.read([without]), starts, from_lists(rows["deltas"]), largest, strict=True)

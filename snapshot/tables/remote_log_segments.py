@@ -87,8 +87,8 @@ def _order(state: AttemptState) -> tuple[int, int, bool]:
 def unneeded(states: Iterable[AttemptState]) -> Iterator[AttemptState]:
     """Yield our attempts that never finished, and the finished copies that another copy replaces.
 
-    Copy A replaces copy B if A covers all offsets of B, and if the last leader epoch of A is the same as B's or newer.
-    The epochs are compared because two copies may have different lineages: the log has the one with the newer epoch.
+    Copy A replaces copy B if A covers all offsets of B, and if A's last leader epoch is not older than B's. The epochs
+    are compared because two copies may have different lineages. The log has the lineage with the newer epoch.
     """
     finished: defaultdict[tuple[str | None, int], list[AttemptState]] = defaultdict(list)
     for each in states:
