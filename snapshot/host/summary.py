@@ -173,7 +173,7 @@ class Host:
 
     @property
     def lost_below_log_start(self) -> int:
-        """Return the number of partitions that have a segment below the log start whose .index is missing."""
+        """Return the number of partitions in which a segment below the log start has no .index."""
         return sum(each.listed.lost_below_log_start for each in self.log_dirs)
 
     @property
@@ -217,8 +217,8 @@ class Host:
     def can_pause_copying(self) -> bool:
         """Return whether the brokers know remote.log.copy.disable (KIP-950, since 3.9 in KRaft mode).
 
-        If it is unknown whether they do, return True. If a broker then turns out not to know the config, `unblock` asks
-        the user to restart the leader.
+        If the brokers' releases are unknown, return True. If a broker then turns out not to know the config, `unblock`
+        asks the user to restart the leader.
         """
         for each in self.log_dirs:
             if each.meta is not None and not each.meta.is_kraft:

@@ -23,7 +23,7 @@ def faults_by_size(segment: Segment) -> tuple[str, ...]:
 
 
 def faults_by_order(filesystem: FileSystem, segment: Segment, end: SegmentEnd) -> tuple[str, ...]:
-    """Return a message for each index file in a closed segment that has the right size but wrong entries.
+    """Return a message for each index file of a closed segment, if the file has the right size but wrong entries.
 
     An unreadable index gives no message, because the upload rebuilds it.
 

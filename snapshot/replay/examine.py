@@ -295,7 +295,7 @@ def rebuilt_parts(segment: Segment) -> tuple[str, ...]:
 
 
 def has_leader_epoch(epochs: Iterable[tuple[int, int]] | None, next_base_offset: int | None) -> bool:
-    """Return whether a leader epoch starts below the segment's end. A segment cannot be uploaded without one."""
+    """Return whether a leader epoch starts below the segment's end. A segment without an epoch cannot be uploaded."""
     return any(next_base_offset is None or start < next_base_offset for _, start in epochs or ())
 
 

@@ -1,4 +1,6 @@
-"""Rules for idle producers: when tiersnap omits a producer from a snapshot, and when a broker drops it on loading.
+"""Rules for idle producers.
+
+The rules decide when tiersnap omits a producer from a snapshot, and when a broker drops a producer of a loaded snapshot.
 
 A broker drops idle producers by its own clock. So a surplus entry in a file does no harm, but a missing entry may.
 tiersnap measures the age of an entry at the largest record timestamp of the segment that ends at the snapshot offset.
@@ -158,7 +160,7 @@ class ReplayOptions:
         """Return a digest of the options. Two runs with equal digests give the same results for an unchanged partition.
 
         Args:
-            place: the remote location; None without one.
+            place: the remote location; None without a remote location.
         """
         return fingerprint(
             *(self.expiration, self.as_of, self.producer_expiration, self.every_boundary, self.replace),

@@ -49,7 +49,7 @@ def gap_between(partition: Partition, first: int, following: int | None) -> Lost
 
     Args:
         first: exclusive end offset of the segment.
-        following: base offset of the next segment; None without one.
+        following: base offset of the next segment; None if the segment is the last one.
     """
     if following is None or first >= following or following <= (partition.cleaner_offset or 0):
         return None

@@ -64,7 +64,10 @@ class RemoteLister:
     _away: list[str] = field(default_factory=list)
 
     def with_remote(self, listing: PartitionListing, records: PartitionRecords | None = None) -> PartitionListing:
-        """Return the listing with the partition's remote segments; `records`, if given, supply their states."""
+        """Return the listing with the partition's remote segments.
+
+        If `records` are given, the states of the remote segments come from them.
+        """
         partition, look = listing.partition, self.look
         if look is None or not _may_be_tiered(partition):
             return listing
@@ -115,7 +118,7 @@ def _may_be_tiered(partition: Partition) -> bool:
 
 
 def copy_before(listing: PartitionListing) -> ListedCopy | None:
-    """Return the newest remote segment that ends at the first local offset; None without one."""
+    """Return the newest remote segment that ends at the first local offset, or None."""
     partition, copies = listing.partition, listing.remote.copies
     if not is_continued(partition, copies):
         return None

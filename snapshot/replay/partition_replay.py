@@ -30,7 +30,7 @@ ReadRuns = Callable[[Segment, list[int]], tuple[Iterable[Run], SegmentEnd]]
 
 @dataclass
 class Replay:
-    """The results of a partition's replay. They are complete after the boundaries were iterated."""
+    """The results of a partition's replay. They are complete at the end of the iteration over the boundaries."""
 
     partition: Partition
     begins: Beginning = NOT_LOOKED  # the state at the first local offset
@@ -58,7 +58,9 @@ class Replay:
             self.unstable_from = first_open_offset
 
     def entries_of_no_batches(self) -> np.ndarray:
-        """Return the state (ENTRY_DTYPE) of a log without local batches: the entries of its first snapshot.
+        """Return the producer state (ENTRY_DTYPE) at the end of a log without local batches.
+
+        The state has the entries of the snapshot at the first local offset. Without such a snapshot, it is empty.
 
         A broker has the same state after it loads an idle log whose segments are all in remote storage.
         """

@@ -1,9 +1,9 @@
 """Replay the runs of a partition in offset order, and compute the producer state at each wanted offset.
 
 The state is one table, updated in place, so that the cost depends on the number of deltas and not on segments x
-producers. Entries are copied only if they are read. The replay compares each snapshot file that it passes. If a file
-agrees with the log and also has producers from below the log start, the replay continues with the file's entries, as a
-broker does.
+producers. Entries are copied only if they are read. The replay compares each snapshot file with the state at the file's
+offset. If a file agrees with the log and also has producers from below the log start, the replay continues with the
+file's entries, as a broker does.
 """
 
 from __future__ import annotations
@@ -217,7 +217,7 @@ class ReplayState:
         return self.refusal is None
 
     def boundary(self, offset: int, *, read_snapshot: ReadSnapshot) -> Boundary:
-        """Return the state at `offset`, and compare the snapshot file at this offset with it.
+        """Return the state at `offset`, and the comparison of the snapshot file at this offset with the state.
 
         If the strict comparison gives EXTENDS, the replay continues with the file's entries. If the state at the first
         local offset is unknown, the file's entries are not used: the file may lack the same producers as this state.

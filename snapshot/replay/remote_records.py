@@ -1,7 +1,7 @@
 """Records of `__remote_log_metadata`: the newest recorded state of each remote segment of a partition.
 
-The cluster has all records. A replica of `__remote_log_metadata` in a log directory may lack the newest ones, so it can
-prove that a record exists, but not that a record is missing.
+The cluster has all records. A replica of `__remote_log_metadata` in a log directory may lack the newest records. So the
+replica can prove that a record exists, but not that a record is missing.
 """
 
 from __future__ import annotations

@@ -86,7 +86,7 @@ class Beginning:
         return self.is_continued is None and not has_state and begins_below(partition) is None
 
     def opened(self, partition: Partition) -> Partition:
-        """Return the partition as a broker opens it.
+        """Return the partition with the log start that a broker uses when it opens the partition.
 
         If no checkpoint names the log start of a tiered log, the broker assumes 0, and so loads the snapshot file at
         the first local offset (LogLoader.load).

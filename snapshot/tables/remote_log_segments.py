@@ -70,8 +70,9 @@ def read_refusals(rows: pa.RecordBatch) -> Iterator[CopyEvent]:
 def newest_states(states: Iterable[AttemptState]) -> list[AttemptState]:
     """Return the newest state of each attempt.
 
-    If the latest run saw several states of an attempt, the last one in the order of STATES is the newest. If
-    equal states remain, return a published one. jobs.pipeline.remote_states.current does the same for a DataFrame.
+    If the latest run saw several states of an attempt, the last one in the order of STATES is the newest. If several
+    rows have this state, return a row that is published. jobs.pipeline.remote_states.current does the same for a
+    DataFrame.
     """
     return list(newest_of(states, _attempt, _order).values())
 
