@@ -138,9 +138,9 @@ class ScanTotals:
     """The totals of a scan.
 
     A bad snapshot is a problem only if a broker or an upload will read it. Snapshots of topics that are never tiered
-    are no problem. Stray snapshots are none either: a broker deletes them, because no segment begins at their offset.
-    The snapshot at the end of a tiered segment is read only if it is the newest one, which a broker loads when it
-    starts.
+    are no problem. Stray snapshots are no problem either: a broker deletes them, because no segment begins at their
+    offset. The snapshot at the end of a tiered segment is read only if it is the newest one, which a broker loads when
+    it starts.
     """
 
     findings: list[Finding] = field(default_factory=list)  # initially those about the log directories

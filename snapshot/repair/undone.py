@@ -2,7 +2,7 @@
 
 A starting broker opens every segment, even below the log start. It recovers a segment if the .index is missing, or if
 the .txnindex names an offset below the base offset (LogLoader.loadSegmentFiles). A recovery deletes the snapshots above
-the end of the segment. Only those at the base offsets of the last two segments and at the log end remain.
+the end of the segment. Only the snapshots at the base offsets of the last two segments and at the log end remain.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Rules for idle producers.
 
-The rules decide when tiersnap omits a producer from a snapshot, and when a broker drops a producer of a loaded snapshot.
+They decide when tiersnap omits a producer from a snapshot, and when a broker drops a producer of a loaded snapshot.
 
 A broker drops idle producers by its own clock. So a surplus entry in a file does no harm, but a missing entry may.
 tiersnap measures the age of an entry at the largest record timestamp of the segment that ends at the snapshot offset.
