@@ -51,7 +51,10 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The values for the holes in commands for a host, a fleet or a page, and the options that each command repeats."""
+    """The values for the holes in printed commands, and the options that each printed command repeats.
+
+    A place is a host, a fleet or a page of the report.
+    """
 
     tier: Sequence[str | Hole] = ("run",)  # the command that tiers, with its location, without --apply
     values: Mapping[Hole, Sequence[str]] = field(default_factory=dict)

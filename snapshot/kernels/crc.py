@@ -1,7 +1,7 @@
 """Compiled checksums: CRC-32C of a batch, CRC-32 of an entry of magic 0 or 1, and a digest over all headers.
 
-`checksum` calls the C library inside google-crc32c by address. `google_crc32c.value` accepts only `bytes`, so it would
-copy each batch. If the installed wheel lacks the library, `checksum` is `checksum_by_table`.
+`checksum` calls a function of the C library inside google-crc32c. `google_crc32c.value` is not used: it accepts only
+`bytes`, so each batch would be copied. If the installed wheel lacks the library, `checksum` is `checksum_by_table`.
 
 The digest identifies the content of a segment in 64 bits; it is no cryptographic hash. A header contains the CRC of its
 payload. So a changed payload changes the digest, although payloads are not read. The digest chains one number per

@@ -54,7 +54,7 @@ def _in_place(folder: Path, partition: Partition) -> Iterator[Write]:
 
 
 def _first_log(folder: Path, partition: Partition) -> Path | None:
-    """Return the first `.log` file, whose owner and mode new files get; None without segments."""
+    """Return the first `.log` file; None without segments. New files get the same owner and mode as this file."""
     if not partition.segments:
         return None
     return folder / Path(partition.segments[0].log.path).name

@@ -89,7 +89,7 @@ def replay_restored(
             read.
         fetch: called for each closed segment, ascending; when it returns, the segment's `.log` file must exist.
         put: called with the name and content of each file. A content of None means that this file must not exist.
-        empty_state: whether to write only `only_open_transactions` into the snapshot at the log end.
+        empty_state: whether the snapshot at the log end gets only the result of `only_open_transactions`.
         expiry: a remote snapshot may lack producers that have expired by these rules.
 
     Raises:

@@ -134,7 +134,7 @@ class FirstSeen:
 
 
 class FollowedBack:
-    """The state of the producers that the window shows only in part, from the segments below the window.
+    """The state of the producers that the window shows only in part. It comes from the segments below the window.
 
     Attributes:
         segments: (base offset, deltas of these producers) for each segment, ascending.
