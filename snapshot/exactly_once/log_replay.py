@@ -46,12 +46,12 @@ def replay_log(
 
     Args:
         begins: producer state at the first segment, as far as it is known.
-        cuts: further offsets at which a range of batches (Run) begins.
+        cuts: offsets at which a range of batches (Run) begins, in addition to the offsets that the replay needs.
         on_segment: called with each segment before it is read.
         on_rows: called with each array of batches (RECORD_BATCH_DTYPE) in offset order. The array is valid only during
             the call.
         on_run: called with each range of batches in offset order.
-        on_boundary: called with the state at each snapshot offset, ascending.
+        on_boundary: called with the state at each boundary of the replay, ascending. See `replay_partition`.
     """
 
     def read_runs(segment: Segment, wanted: list[int]) -> tuple[Iterable[Run], SegmentEnd]:

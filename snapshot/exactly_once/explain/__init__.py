@@ -1,1 +1,1 @@
-"""Explanations of errors and situations by name, from the tables of `models`, for one release or for all."""
+"""Explanations of errors and of named situations, from the tables of `models`, for one release or for all."""

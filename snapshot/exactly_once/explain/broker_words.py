@@ -23,7 +23,7 @@ class BrokerWord:
     command: str  # the next command for the operator
 
     def has_name(self, word: str) -> bool:
-        """Return whether `word` contains `name`, or is equal to `other` (with or without a Java package)."""
+        """Return whether `word` contains `name`, or is the exception `other`, with or without a Java package."""
         last = word.rpartition(".")[2].lower()
         return self.name.lower() in word.lower() or (bool(self.other) and last == self.other.lower())
 

@@ -1,4 +1,4 @@
-"""The reactions of Java clients to an error, one per row of a decision table, and the error for the application."""
+"""Rows of an explanation: the reactions of Java clients to an error, and how the application receives the error."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ _SURFACES = {
 
 
 def of_produce(error: Answer, release: str | None) -> Iterator[ExplainedRow]:
-    """Yield the reactions of clients to an answer to Produce, without and with a transactional id."""
+    """Yield the reactions of idempotent and of transactional clients to an answer to Produce."""
     for mode, table, transactional in (("idempotent", IDEMPOTENT, False), ("transactional", TRANSACTIONAL, True)):
 
         def ask(era: ClientEra, batch: SentBatch, is_transactional: bool = transactional) -> _Asked:
@@ -86,7 +86,7 @@ def _rows(
     asks: Sequence[Callable[[ClientEra], _Asked]],
     release: str | None,
 ) -> Iterator[ExplainedRow]:
-    """Yield the reactions of each row of `table` that at least one function in `asks` selects, in table order."""
+    """Yield reactions in the order of `table`. Skip a row of the table if no function in `asks` returns its number."""
     deciding: dict[str, Callable[[ClientEra], _Asked]] = {}
     for ask in asks:
         for era in CLIENT_ERAS:
@@ -141,7 +141,7 @@ def of_abort(error: Answer, release: str | None, broker: str | None) -> Iterator
 
 
 def _coordinators(broker: str | None) -> Iterator[tuple[str, bool, int]]:
-    """Yield the kinds of coordinator that a broker of release `broker` may run. If it is None, yield all kinds."""
+    """Yield the kinds of coordinator that a broker of release `broker` may run, or all kinds if `broker` is None."""
     for when, takes_identity, version in _COORDINATORS:
         if broker is None or _may_be(broker, takes_identity=takes_identity, version=version):
             yield when, takes_identity, version
@@ -173,7 +173,7 @@ def _has_kip_1050(release: str | None) -> bool:
 
 
 def _of_kip_691(group: ExceptionGroup) -> str:
-    """Return KIP-691's proposal for an error in words."""
+    """Return a description of KIP-691's proposal for the errors of a group."""
     wrapped = ", wrapped once" if group.wraps else ""
     thrown = "" if group.streams_action is None else f", thrown again by Kafka Streams as {group.streams_action}"
     failure = "" if group.failure_type is None else f", of type {group.failure_type}"

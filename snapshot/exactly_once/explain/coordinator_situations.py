@@ -3,9 +3,9 @@
 The transactional id of the examples has producer id 10 in epoch 7, and had epoch 6 before. If the coordinator gives a
 new producer id, the id is 11.
 
-    known    state of the transactional id, and its epoch if it is not 7; `-` if the id is unknown. `writing`: a record
-             is being written. `timed out`: the coordinator aborted the transaction. `reloaded`: another coordinator
-             took over
+    known    state of the transactional id, then its epoch unless the epoch is 7; `-` if the id is unknown. `writing`: a
+             record is being written. `timed out`: the coordinator aborted the transaction. `reloaded`: another
+             coordinator took over
     client   producer id and epoch of the request; `-` if the request has none
 """
 

@@ -4,8 +4,8 @@ The producer of the examples has epoch 3. Its last batches have the sequences 0 
 
     entry    the leader's entry of the producer, a key of _ENTRIES; `-` if the leader has none
     batch    epoch, first and last sequence of the batch; `v2` in a transaction of version 2
-    marker   epoch of the marker; `v2` for a transaction of version 2; `older` if an older coordinator sent the marker;
-             `replicated` if a replica appends the marker
+    marker   epoch of the marker; `v2` for a transaction of version 2; `older` if the marker has a lower coordinator
+             epoch than the entry; `replicated` if a replica appends the marker
 """
 
 from __future__ import annotations

@@ -69,7 +69,7 @@ class EraRange:
     releases: str
 
     def has(self, release: str | None, all_eras: Sequence[Era]) -> bool:
-        """Return whether a release is in the eras. If `release` is None, return True."""
+        """Return whether a release is in this range. If `release` is None, return True."""
         return release is None or era_of(release, all_eras) in self.eras
 
 

@@ -2,8 +2,8 @@
 
 The origin of a batch decides which checks the broker makes:
 
-    CLIENT       a produce request on the leader. The broker checks in this order: its verification of the transaction,
-                 duplicates, the table SEQUENCES, another verification that is pending, and the open transaction
+    CLIENT       a produce request on the leader. The broker checks in this order: verification of the transaction,
+                 duplicates, the table SEQUENCES, a pending verification of an earlier batch, the open transaction
     COORDINATOR  offsets that a group coordinator commits in a transaction. The broker checks verification and epoch
     REPLICATION  a follower, a recovery or a replay. The broker refuses only a non-transactional batch of a producer
                  with an open transaction

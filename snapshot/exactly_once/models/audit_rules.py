@@ -1,8 +1,9 @@
 """The rules of an audit of batches: kinds of findings, their harm, and reasons for missing producers or records.
 
-`rule` is the number of a statement in docs/contributing/seeds.md. A judgement (a LossVerdict or UNREAD) may set the
-harm of missing records to NONE, for example if retention removed the records. The first row of TABLE that matches
-decides. TABLE follows "Solving the problem of spurious OutOfOrderSequence errors" (KIP-185's discussion).
+The column `rule` of RULES has the number of a statement in docs/contributing/seeds.md. A judgement (a LossVerdict or
+UNREAD) may set the harm of missing records to NONE, for example if retention removed the records. The first row of
+TABLE that matches decides. TABLE follows "Solving the problem of spurious OutOfOrderSequence errors" (KIP-185's
+discussion).
 """
 
 from __future__ import annotations

@@ -71,7 +71,7 @@ class TransactionMetadata:
 
 
 class ResumeRule(StrEnum):
-    """The rule by which InitProducerId accepts a client's producer id and epoch. All other clients are fenced."""
+    """The rule for old epochs in InitProducerId. A client is fenced if the rule does not accept the old epoch."""
 
     NEVER = "never"  # the request has no such fields, so every call fences the previous instance
     LAST_EPOCH = "last epoch"  # KIP-360 as shipped
@@ -154,7 +154,7 @@ def coordinator_era_of(release: str, transaction_version: int) -> CoordinatorEra
 
 
 def after_failover(metadata: TransactionMetadata, era: CoordinatorEra) -> TransactionMetadata:
-    """Return the state that another coordinator loads.
+    """Return the state that the next coordinator loads after a failover.
 
     `last_producer_epoch` is NO_EPOCH, because no release up to 4.4.0 writes this field to `__transaction_state`.
     """

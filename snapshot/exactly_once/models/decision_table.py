@@ -46,8 +46,8 @@ def _cells(line: str) -> list[str]:
 def first_row(table: Iterable[Row], cells: Mapping[str, Collection[str]]) -> Row:
     """Return the first row that matches.
 
-    `cells` has the allowed values by column. A row matches if its cell in each of these columns is one of the allowed
-    values, `any` or `always`.
+    `cells` has the allowed values by column. A row matches if each of these columns has an allowed value in the row, or
+    the word `any` or `always`.
 
     Raises:
         LookupError: no row matches.

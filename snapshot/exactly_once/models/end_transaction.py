@@ -1,12 +1,15 @@
 """The coordinator's answers to EndTxn and AddPartitionsToTxn. Each transaction version has a decision table.
 
+The tables contain these words, besides states and errors:
+
     retry       version 2 only: the request repeats an EndTxn that bumped the epoch
     prepare     the coordinator writes a Prepare record and the markers, and finally the Complete record
     empty abort version 2 only: no transaction was ongoing, but the epoch is bumped
 
-A coordinator aborts a transaction without EndTxn if another instance calls InitProducerId, or if the transaction times
-out. Follows kafka.coordinator.transaction.TransactionCoordinator.endTransaction (4.0 and later with KIP-890) and
-handleAddPartitionsToTransaction, and TransactionMetadata.prepareFenceProducerEpoch and prepareAbortOrCommit.
+A coordinator aborts a transaction without EndTxn if another producer instance with the transactional id calls
+InitProducerId, or if the transaction times out. Follows kafka.coordinator.transaction.TransactionCoordinator
+(endTransaction, in 4.0 and later with KIP-890, and handleAddPartitionsToTransaction) and TransactionMetadata
+(prepareFenceProducerEpoch and prepareAbortOrCommit).
 """
 
 from __future__ import annotations
@@ -111,7 +114,7 @@ def prepared(
     """Return the Prepare record; None if version 2 must raise the epoch but the epoch is the largest one.
 
     Args:
-        next_producer_id: producer id for the time after an exhausted epoch (version 2 only); -1 for none.
+        next_producer_id: producer id of the Complete record if the epoch is exhausted (version 2 only); -1 for none.
     """
     state = TransactionState.PREPARE_COMMIT if commit else TransactionState.PREPARE_ABORT
     record = replace(metadata, state=state, previous_producer_id=metadata.producer_id, next_producer_id=NO_PRODUCER_ID)

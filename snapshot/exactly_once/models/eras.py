@@ -190,7 +190,7 @@ class Reaction(StrEnum):
         """Return whether the client may send records again in a way that no broker recognises.
 
         A batch with another sequence, epoch or producer id is new to every broker. If the failed attempt was written,
-        its records are in the log twice. No release of the client checks for that.
+        its records are in the log twice. No release of the client checks whether the failed attempt was written.
         """
         return _ROWS[self]["renames"] == "yes"
 

@@ -2,7 +2,7 @@
 
 KIP-691 was accepted but not built. It proposed to wrap abortable errors, and only these, in a KafkaException. In a
 commit the wrapper is a CommitFailedException. KIP-1050 gave the exceptions base classes instead. The groups are labels:
-they do not change the states of the producer in produce_reaction and transaction_reaction.
+a producer reacts to an error without regard to its group (see produce_reaction and transaction_reaction).
 """
 
 from __future__ import annotations

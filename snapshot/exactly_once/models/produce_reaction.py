@@ -1,8 +1,8 @@
 """The reactions of Java clients to a broker's answer to Produce, without and with a transactional id.
 
-Each case has a decision table with a column per era. The first row that matches decides. Cells are values of
-eras.Reaction. `-` means that a client of the era does not receive the answer. A client retries only if time
-(delivery.timeout.ms) and attempts are left, and the batch is not completed. Follows
+Clients without and with a transactional id have a decision table each, with a column per era. The first row that
+matches decides. Cells are values of eras.Reaction. `-` means that a client of the era does not receive the answer. A
+client retries a batch only if the batch is not done, delivery.timeout.ms has not passed, and attempts are left. Follows
 org.apache.kafka.clients.producer.internals.TransactionManager and Sender.
 """
 

@@ -1,4 +1,4 @@
-"""The reactions of Java clients to an error from a coordinator, and the requests that an abort sends.
+"""The reactions of Java clients to an error from a coordinator, and the requests that a client sends in an abort.
 
 The first row that matches decides. Cells are values of eras.Reaction. `-` means that the release does not have the
 error. Follows the response handlers of org.apache.kafka.clients.producer.internals.TransactionManager.
@@ -83,7 +83,8 @@ def react_to_coordinator(error: Answer, request: str, era: ClientEra, *, can_bum
     """Return a Java client's reaction to an error of a coordinator.
 
     Args:
-        request: API of the request, such as InitProducerId, AddPartitionsToTxn, TxnOffsetCommit or EndTxn (an abort).
+        request: API of the request, such as InitProducerId, AddPartitionsToTxn, TxnOffsetCommit or EndTxn. EndTxn
+            means an abort, not a commit.
         can_bump: whether the coordinator accepts InitProducerId with a producer id and an epoch, or supports
             transaction version 2.
     """

@@ -56,9 +56,9 @@ _FIRST_PRODUCE_WITH_ABORTABLE = 11
 
 @dataclass(frozen=True, slots=True)
 class PendingVerification:
-    """A verification of a producer's transaction that waits for the coordinator's answer.
+    """A verification that waits for the coordinator's answer about a producer's transaction.
 
-    It also delays batches outside transactions.
+    The verification also delays the producer's batches outside transactions.
     """
 
     lowest_sequence: int  # lowest first sequence of the waiting batches, in the producer's newest epoch

@@ -3,7 +3,7 @@
 A follower that loads an empty snapshot at offset X replays the log from X. It has a producer only if the producer has a
 record at or above X. It knows less about the producer than the leader if cached batches, the last marker or the start
 of the open transaction are below X. Each of these positions is one offset per producer. So each number of an Exposure
-counts the producers whose offset is below X, or is a sum over them.
+is a number of producers with such an offset below X, or a sum of their records, bytes or times.
 
 Only producers that a broker would keep are counted: producers that have an open transaction, or were idle for less than
 producer.id.expiration.ms. Follows KIP-952, "Rejected Alternatives" 1 and 2.
@@ -52,7 +52,7 @@ class ProducersAtRisk:
 
         Args:
             leader: state of a leader that never stopped, at the log end. The constructor removes expired producers.
-            sightings: the ranges of batches that name each producer, from the whole log.
+            sightings: first and last ranges of batches that contain each producer, from the whole log.
             now: epoch ms.
             expiration: ms, producer.id.expiration.ms of the broker; None if producers never expire.
             era: brokers whose answers decide whether a batch is appended twice.
@@ -194,7 +194,7 @@ def _sums(values: np.ndarray, at: np.ndarray, weights: np.ndarray | None = None)
 
 
 def _greatest(values: np.ndarray, at: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """Return for each offset in `at` the greatest item of `wanted` whose item in `values` is below the offset.
+    """Return for each offset in `at` the greatest `wanted[i]` for which `values[i]` is below the offset.
 
     If no item of `values` is below the offset, the result is -1.
     """

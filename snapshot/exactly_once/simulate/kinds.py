@@ -47,7 +47,7 @@ class Write(StrEnum):
         return self in (Write.RETRY_OF_LAST, Write.RETRY_OF_OLDER, Write.RETRY_BEFORE_BUMP)
 
     def coordinator_says(self, *, is_ongoing: bool) -> CheckResult:
-        """Return the coordinator's answer if the broker verifies the transaction before the append.
+        """Return the coordinator's answer to a broker that verifies the transaction before the append (KIP-890).
 
         Args:
             is_ongoing: whether the producer's transaction is open on the leader and in the coordinator.
@@ -81,7 +81,7 @@ class LostProducers:
 
     Attributes:
         known: number of active producers that the replica has.
-        living: number of all active producers.
+        living: number of all active producers of the partition.
     """
 
     known: Annotated[int, Meta(ge=0)]

@@ -48,7 +48,7 @@ class HostSimulation:
             yield from of_partition(named.log_dir.filesystem, partition, named.uri)
 
     def sentence(self) -> str:
-        """Return the effects of a failover to this replica, and the number of partitions without a simulation."""
+        """Return a text about failovers to the simulated replicas, and about the partitions that were not compared."""
         sentence = self.tally.sentence(self.settings.brokers[-1])
         if not self.not_compared:
             return sentence

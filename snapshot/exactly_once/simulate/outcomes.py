@@ -33,7 +33,9 @@ def outcomes(
     clients: Sequence[ClientEra],
     given: Circumstances,
 ) -> list[WriteOutcome]:
-    """Return a row for each distinct outcome. Outcomes with duplicates come first, then other differing answers.
+    """Return a row for each distinct outcome.
+
+    Rows with duplicates come first, then other rows in which leader and replica answer differently.
 
     Args:
         producer_ids: producer ids of the leader's entries. `members` of a class are indexes into this list.

@@ -1,4 +1,4 @@
-"""The risk of one partition: its boundaries, and the cost of the alternatives that KIP-952 rejected."""
+"""The risk of one partition at the end of each closed segment, and the cost of KIP-952's rejected alternatives."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class RiskedPartition:
     def worst(self) -> RiskedBoundary | None:
         """Return the blocked boundary at which an empty snapshot would expose most producers.
 
-        If several are equal, return the lowest one. If no boundary is blocked, return None.
+        If several boundaries are equally bad, return the lowest boundary. If no boundary is blocked, return None.
         """
         return max(self._blocked, key=lambda each: each.severity, default=None)
 

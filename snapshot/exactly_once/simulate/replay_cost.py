@@ -1,4 +1,4 @@
-"""The bytes that a replay up to an offset reads: the whole log, the window of KIP-952, or only new segments.
+"""The bytes that a replay up to an offset reads: the whole log, KIP-952's window, or segments above a snapshot.
 
 KIP-952's rejected alternative 5 archives no snapshots, so each snapshot requires a full replay. The KIP proposes a
 bounded replay instead. It begins at an offset W inside the log without any producer state. The bounded replay misses
@@ -8,7 +8,7 @@ active producers, or knows less about them than a full replay, for these reasons
     COORD_EPOCH_MISSING  the window has data batches of the producer, but its last marker is below the window
     EPOCH_ONLY_MARKER    the window has only markers of the producer: its last sequence is unknown, and its next write
                          is refused
-    TIMESTAMP_SKEW       active by its timestamps, but without a record inside the window
+    TIMESTAMP_SKEW       the producer is active by its timestamp, but has no record inside the window
 """
 
 from __future__ import annotations

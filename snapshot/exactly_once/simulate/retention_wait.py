@@ -1,8 +1,8 @@
 """The time until retention has deleted every segment without a right snapshot.
 
 KIP-952's rejected alternatives 3 and 4 are to tier no segment until that time, or to refuse to enable tiering until
-then. Waiting helps only before remote storage is enabled. Afterwards a broker deletes a local segment only if it is in
-remote storage, but it cannot upload a segment without a snapshot.
+then. Waiting helps only before remote storage is enabled. Afterwards a local segment is deleted only after its upload,
+and a broker cannot upload a segment without a snapshot.
 
 Follows kafka.log.UnifiedLog.deleteOldSegments. The oldest segment is deleted if its largest timestamp is older than
 retention.ms, or if the segments after it have at least retention.bytes. Then the rule is applied to the next segment.

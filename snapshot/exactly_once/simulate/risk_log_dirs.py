@@ -1,8 +1,8 @@
 """The risk of the partitions in a host's log directories, and the comparison with other replicas.
 
-Snapshots of replicas may differ without harm: each replica removes producers on its own, and a follower appends what
-the leader sends. A lower log start offset on another replica does harm: after a failover, clients that saw the higher
-log start report a data loss.
+Snapshots of replicas may differ without harm. Replicas remove expired producers at different times, and a follower does
+not check the sequences of the leader's batches. A lower log start offset on another replica does harm: after a
+failover, clients that saw the higher log start report a data loss.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""The ranges of batches that name each producer, and the transactions that are open at segment ends.
+"""The ranges of batches that contain each producer, and the transactions that are open at segment ends.
 
 A follower that starts with an empty snapshot at an offset knows a producer only from batches and markers above the
-offset. So one pass over the ranges of batches (Run) is enough to find the known producers for the start of each range.
+offset. So one pass over the ranges of batches (Run) finds, for the start of each range, the producers that the follower
+knows.
 
 Such a follower does not see the beginning of a transaction that is open at the offset. If the transaction is aborted,
 the follower writes no entry into its transaction index, and serves the records below the offset as committed. If the
@@ -40,7 +41,7 @@ _LATEST = ("last_seen", "last_epoch", "last_marker")
 
 
 class Sightings:
-    """A collector of the first and last ranges of batches (Run) that name each producer.
+    """A collector of the first and last ranges of batches (Run) that contain each producer.
 
     Ranges must be added in order.
 

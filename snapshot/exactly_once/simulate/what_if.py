@@ -2,7 +2,7 @@
 
 An answer depends on few relations between a write and an entry. So writes with the same relations form a class. The
 models answer one member of each class in each era, and this answer is valid for the whole class. The functions work on
-one partition. A Spark task calls them with the entries of one group.
+one partition, on a host or in a Spark task.
 """
 
 from __future__ import annotations

@@ -76,7 +76,7 @@ class CoordinatorStates:
     def of_producer(self, producer_id: int) -> KnownTransaction | None:
         """Return the transactional id whose current producer id is `producer_id`.
 
-        kafka-transactions.sh compares current producer ids, too.
+        As in kafka-transactions.sh, previous and next producer ids do not count.
         """
         return self.by_producer.get(producer_id)
 

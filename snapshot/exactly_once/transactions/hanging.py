@@ -7,16 +7,17 @@
 | HANGING_NO_TID | none | yes |
 | HANGING_NOT_IN_TXN | its transaction does not include the partition | yes |
 | HANGING_LAST_EPOCH | Ongoing beyond its timeout in epoch 32767, includes the partition | yes, up to Kafka 4.2 |
-| HANGING_OVERDUE | Ongoing an hour or more beyond its timeout, although its coordinator ran | yes |
+| HANGING_OVERDUE | Ongoing, although its coordinator ran for an hour or more after the timeout | yes |
 | EXPECTED_MARKER | PrepareCommit or PrepareAbort, includes the partition | no: a marker will come |
 | TWO_PHASE | Ongoing without a timeout (KIP-939), includes the partition | no: only its application ends it |
 | OVERDUE | Ongoing beyond its timeout, includes the partition | no: the coordinator aborts it after its next start |
 | ONGOING | Ongoing, includes the partition | no |
 
 Follows FindHangingTransactionsCommand of kafka-transactions.sh (KIP-664). The tool uses the time of the producer's last
-write, not the start of the transaction. It compares no epochs and never reports Ongoing transactions. A coordinator
-removes a partition from memory as soon as its marker is written, but from disk only after all markers. For this reason
-the tool reports every transaction that this search reports, except HANGING_LAST_EPOCH and HANGING_OVERDUE.
+write, not the start of the transaction. It compares no epochs and never reports Ongoing transactions. In memory, a
+coordinator removes a partition from a transaction as soon as the marker is written to the partition. On disk, the
+coordinator removes the partitions after all markers. The tool asks the coordinator, and this search reads the disk. So
+the tool also reports the transactions that this search reports, except HANGING_LAST_EPOCH and HANGING_OVERDUE.
 
 A segment may be tiered only if its next base offset is at or below the last stable offset. An open transaction keeps
 the last stable offset at its first offset (verdict ABOVE_LSO).
@@ -102,7 +103,7 @@ class JudgedTransaction:
     is_late: bool  # see the function `is_late`
 
     def minutes(self, as_of: int) -> int:
-        """Return the minutes since the producer's last write, rounded towards 0 as in the tool's output."""
+        """Return the minutes since the producer's last write, rounded towards 0 as in kafka-transactions.sh."""
         idle = as_of - self.transaction.producer.last_timestamp
         return idle // 60_000 if idle >= 0 else -(-idle // 60_000)
 
@@ -114,8 +115,8 @@ def judge_transaction(
 
     Args:
         as_of: time of the verdict, epoch ms.
-        max_transaction_timeout: ms. A producer that wrote within this time may still be active. It is the brokers'
-            transaction.max.timeout.ms; the tool's --max-transaction-timeout is the same in minutes.
+        max_transaction_timeout: ms, transaction.max.timeout.ms of the brokers. A producer that wrote within this time
+            may still be active. kafka-transactions.sh has the option --max-transaction-timeout, in minutes.
     """
     coordinated = log.states.of_producer(transaction.producer.producer_id)
     verdict, reason = _of_coordinator(transaction, coordinated, log, as_of)

@@ -4,7 +4,8 @@ The files change while they are read, so the order of reading matters:
 
 1. Read the partitions.
 2. Read `__transaction_state`. A coordinator adds a partition to a transaction before the first write to the partition.
-   So if a transaction was open in step 1 and its state does not include the partition now, it has ended or hangs.
+   So if a transaction was open in step 1 and does not include the partition in step 2, the transaction has ended or
+   hangs.
 3. Read again the partitions of transactions that seem to hang. A transaction that ended meanwhile does not hang.
 
 A transaction hangs only if it is also open on the newest replica of its partition.

@@ -1,7 +1,7 @@
-"""The headings of kafka-transactions.sh, and its tables byte for byte.
+"""Tables in the format of kafka-transactions.sh, byte for byte, with the headings of the tool.
 
 Follows org.apache.kafka.tools.TransactionsCommand. Each column is as wide as its widest cell, and a tab follows each
-cell. The output differs from the tool's in two ways. The column Coordinator contains a partition of
+cell. The contents differ from the tool's in two ways. The column Coordinator contains a partition of
 `__transaction_state`, because a log directory does not show which broker is the coordinator. The rows are sorted, while
 the tool prints them in the order of a hash map.
 """
@@ -61,7 +61,7 @@ def in_words(headings: Mapping[str, str]) -> dict[str, str]:
 
 
 def kafka_text(headings: Mapping[str, str], rows: Iterable[Mapping[str, object]]) -> Iterator[str]:
-    """Yield the lines of the tool, with line ends. `headings` is one of the dictionaries of this module."""
+    """Yield lines as kafka-transactions.sh prints them, with line ends. `headings` is a dictionary of this module."""
     lines = [list(headings.values())]
     lines.extend([_text(row[key]) for key in headings] for row in rows)
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]

@@ -81,7 +81,7 @@ class TransactionLog:
 
     @property
     def missing_finding(self) -> Finding | None:
-        """Return the finding about missing partitions of the topic, None if nothing is missing."""
+        """Return the finding about missing partitions, or about an unsure partition count. None if there is neither."""
         if self.partition_count is None:
             said = f"the log directories have no partition of {TOPIC}"
         elif self.missing:
@@ -142,7 +142,7 @@ def _is_selected(value: TransactionLogValue, selection: Selection) -> bool:
 def missing_of(log_dirs: Sequence[LogDir], log: TransactionLog) -> list[Finding]:
     """Return the finding about missing partitions of `__transaction_state`.
 
-    If nothing is missing, or if the log directories have no partitions at all, return no finding.
+    If nothing is missing, or if the log directories have no partition of any topic, return no finding.
     """
     missing = log.missing_finding
     if missing is None or not any(each.folders for each in log_dirs):
@@ -233,7 +233,7 @@ def _running_since(log_dirs: Sequence[LogDir]) -> Iterator[tuple[int, int]]:
 
 
 def _folders(log_dir: LogDir) -> Iterator[tuple[str, int]]:
-    """Yield path and number of each partition folder of the topic."""
+    """Yield path and number of each partition folder of `__transaction_state`."""
     for folder in log_dir.folders:
         topic, number = split_folder_name(folder) or ("", -1)
         if topic == TOPIC:
@@ -256,7 +256,7 @@ def read_states(
 ) -> ReadStates:
     """Decode the newest records of each key: the newest with a known version, and the newest with an unknown version.
 
-    Older records are not decoded, because ids are few and records are many. See `read_transaction_log` for arguments.
+    Older records are not decoded: a partition has far more records than keys. See `read_transaction_log` for arguments.
     """
     read = ReadStates(partition.partition, findings=list(partition.findings))
     problems: list[Finding] = []
@@ -278,7 +278,7 @@ def _newest_records(
 ) -> list[tuple[LogRecord, str]]:
     """Return the newest records with the paths of their segments.
 
-    Add the newest timestamp of all records and the damage to `read`.
+    Set `read.written_at` to the newest timestamp of all records. Append damage to `read.findings`.
     """
     newest: dict[bytes | None, tuple[LogRecord, str]] = {}
     unknown: dict[bytes | None, tuple[LogRecord, str]] = {}
