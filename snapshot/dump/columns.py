@@ -66,7 +66,7 @@ def numbers(name: str, values: np.ndarray, *, none: int | None = None, only: str
 
 
 def times(name: str, values: np.ndarray, *, absent: np.ndarray | None = None, only: str = "") -> Column:
-    """Return a column of times in ms since the epoch. Without `absent`, the value -1 is absent."""
+    """Return a column of times in ms since the epoch. If `absent` is None, entries with -1 have no value."""
     missing = values == -1 if absent is None else absent
     return Column(name, values.astype(np.int64), absent=missing, is_time=True, only=only)
 

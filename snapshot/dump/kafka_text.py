@@ -1,7 +1,7 @@
 """The output of kafka-dump-log of Kafka 4.1.1 (kafka.tools.DumpLogSegments), byte for byte.
 
 It is the output without the options --deep-iteration and --print-data-log: one line per batch, in file order. If
-kafka-dump-log crashes at a batch, the text ends at the same byte.
+kafka-dump-log crashes at a batch, the text ends at the byte where the output of kafka-dump-log ends.
 """
 
 from __future__ import annotations

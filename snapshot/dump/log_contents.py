@@ -171,7 +171,7 @@ class LogContents(Contents):
 
 
 def _contents(rows: np.ndarray) -> np.ndarray:
-    """Return the contents of each entry, as indexes into _CONTENTS."""
+    """Return a word for each entry, such as `transactional` or `ABORT`, as an index into _CONTENTS."""
     attributes = rows["attributes"]
     named = _CONTENTS.index("ABORT") + np.clip(rows["control_type"], 0, len(_CONTROL_TYPES) - 1)
     control = np.where(rows["control_type"] >= 0, named, _CONTENTS.index("control"))

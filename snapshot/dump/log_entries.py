@@ -141,7 +141,7 @@ class LogEntries:
                 rows["problem"][index] = rows["problem"][index] or kernels.BAD_CRC
 
     def _check_large(self, row: np.ndarray, windows: Windows) -> bool:
-        """Return whether the CRC of a batch is right. Set `problem` to BAD_CRC as `walk_all` does.
+        """Return whether the CRC of a batch is right. If it is wrong, set `problem` to BAD_CRC as `walk_all` does.
 
         Entries of magic 0 and 1 are not checked here.
         """
@@ -160,7 +160,10 @@ class LogEntries:
 
 
 def _read_compressed_controls(rows: np.ndarray, window: np.ndarray, window_position: int) -> None:
-    """Fill in compressed control records, which the kernel skips. Skip batches that end outside the window."""
+    """Set the control fields of compressed control batches in `rows`, because the kernel does not decompress them.
+
+    Skip a batch that ends outside the window.
+    """
     for index in compressed_controls(rows):
         row = rows[index]
         start = int(row["position"]) - window_position

@@ -9,7 +9,7 @@ A valid index satisfies these rules:
     transaction index   length is a multiple of 34, version is 0; markers ascend and are inside the segment
 
 A broker trims the padding of an index when it closes the segment. If zeros remain after the last entry, the broker
-reads these zeros as entries, and its lookups return wrong results. No broker checks for this: LogSegment.sanityCheck
+reads these zeros as entries, and its lookups return wrong results. No broker detects such zeros: LogSegment.sanityCheck
 skips the offset index and the time index, and RemoteLogManager uploads all three indexes without a check. This module
 reads no batches; snapshot.repair.index_check compares the entries with the batches.
 """

@@ -3,12 +3,12 @@
     offset index, 8 bytes an entry          time index, 12 bytes an entry
       off len type   field                    off len type   field
         0   4 int32  relativeOffset             0   8 int64  timestamp       ms, largest so far
-        4   4 int32  position                   8   4 int32  relativeOffset  last offset of that batch
+        4   4 int32  position                   8   4 int32  relativeOffset  last offset of the timestamp's batch
 
 Big-endian, without header and checksum; offsets are relative to the segment's base offset. An entry of the offset index
 has the last offset of a batch, and the byte position where that batch starts. Brokers preallocate the files of an
 active segment, so zeros at the end are padding. A time index whose only entry is timestamp 0 at the base offset looks
-like padding. It is read as empty, because every lookup in an empty index returns the same result.
+like padding. The decoder reads such an index as empty, because lookups return the same results as in an empty index.
 
 Follows org.apache.kafka.storage.internals.log.OffsetIndex and TimeIndex.
 """

@@ -9,7 +9,7 @@
           8   2 int16  producerEpoch
          10   4 int32  lastSequence            -1 without a cached batch
          14   8 int64  lastOffset              -1 without a cached batch
-         22   4 int32  offsetDelta             last - base offset of the cached batch, else 0
+         22   4 int32  offsetDelta             last - base offset of the cached batch; 0 without one
          26   8 int64  timestamp               ms
          34   4 int32  coordinatorEpoch        -1 without a marker
          38   8 int64  currentTxnFirstOffset   -1 without an open transaction

@@ -1,7 +1,7 @@
 """Encode, decode and rebuild the transaction index (`.txnindex`) of a segment.
 
     off len type   field
-      0   2 int16  version            0; readers check only byte 0
+      0   2 int16  version            0; readers check only its first byte
       2   8 int64  producerId
      10   8 int64  firstOffset        of the aborted transaction
      18   8 int64  lastOffset         offset of its ABORT marker, strictly increasing
