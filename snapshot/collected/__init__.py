@@ -1,4 +1,4 @@
-"""The files that `tiersnap collect` writes for one log directory. The fleet's run reads them instead of the disk.
+"""The files that `tiersnap collect` writes for one log directory. `tiersnap run` reads them instead of the disk.
 
     <to>/collected.json                                             the broker, the log directory and its partitions
     <to>/<topic>-<partition>/listing.parquet                        names of the partition's files and objects

@@ -1,9 +1,10 @@
 """`listing.parquet`: one row that lists the files of a collected partition, and the objects made from them.
 
-`listed` contains the partition's files. Each segment in it names the object with its decode, and each snapshot the
-object with its bytes. `decodes` describes the decoded segments, so that the next collection does not decode unchanged
-segments again. During a long collection, `decodes` already has new segments, while `listed` is from the previous
-collection. `superseded` names the objects that only readers of an older listing still need.
+`listed` contains the partition's files, with an object name for each segment and snapshot. The object of a segment
+contains the decoded segment. The object of a snapshot contains the bytes of the snapshot file. `decodes` describes the
+decoded segments, so that the next collection does not decode unchanged segments again. During a long collection,
+`decodes` already has new segments, while `listed` is from the previous collection. `superseded` names the objects that
+only readers of an older listing still need.
 """
 
 from __future__ import annotations
@@ -59,8 +60,8 @@ class CollectedDecode:
     def _ends_well(self, segment: ListedSegment) -> bool:
         """Return whether the decode still ends at the segment's end.
 
-        This is true if the next base offset is unchanged. If the segment was active then and is closed now, the decode
-        must have read the whole file without damage. An unfinished batch is normal in the active segment only.
+        This is true if the next base offset is unchanged. It is also true if the segment was closed after the decode,
+        and the decode read the whole file without damage. Only an active segment may end with an incomplete batch.
         """
         following = segment.next_base_offset
         if following == self.next_base_offset:
@@ -99,9 +100,9 @@ class Listing:
     """A collected partition.
 
     Attributes:
-        listed: the partition. `decode` of a segment and `object` of a snapshot name the objects with their content.
+        listed: the partition. `decode` of a segment and `object` of a snapshot are names of objects in the folder.
         decodes: decodes by base offset.
-        superseded: names of objects that the listing no longer needs, and since when (epoch ms).
+        superseded: time (epoch ms) since which the listing does not need an object, by object name.
     """
 
     listed: ListedPartition

@@ -1,4 +1,4 @@
-"""A folder that `tiersnap collect` filled, as a source of the fleet's run. It is read through pyarrow.fs."""
+"""A folder that `tiersnap collect` filled, as a source of `tiersnap run`. It is read through pyarrow.fs."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class CollectedSource:
 
         Args:
             topic_ids: topic ids by topic name. They are used for topics that have no id on disk.
-            located: function that returns the partition with the log start of --log-start or of its leader, if known.
+            located: function that gives a partition the log start offset from --log-start or from its leader.
         """
         listing, finding = self._read(folder)
         if listing is None:
