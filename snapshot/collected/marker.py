@@ -4,7 +4,7 @@
     logDir        LOGDIR of `tiersnap collect`
     nodeId, clusterId, directoryId    fields of meta.properties; null if it lacks them
     partitions    names of the partition folders with a complete listing, ascending
-    absent        folders that are not in `partitions` but may have objects; for each, the time of this entry (epoch ms)
+    absent        folders that are not in `partitions` but may have objects, each with the time of addition (epoch ms)
 
 The file is one line of JSON.
 """

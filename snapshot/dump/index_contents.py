@@ -190,7 +190,7 @@ def _unpadded(raw: np.ndarray) -> np.ndarray:
 
 
 def _until_padding(raw: np.ndarray) -> np.ndarray:
-    """Return the entries before the padding. kafka-dump-log stops at the first offset 0 after the first entry."""
+    """Return the entries that kafka-dump-log prints: it stops at an offset 0, except in the first entry."""
     padding = np.flatnonzero(raw["relative_offset"][1:] == 0)
     return raw[: padding[0] + 1] if padding.size else raw
 

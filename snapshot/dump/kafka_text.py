@@ -26,7 +26,7 @@ def log_entries(rows: np.ndarray) -> Iterator[memoryview]:
     """Yield the lines of log entries (LOG_ENTRY_DTYPE).
 
     If a codec or magic is unknown, kafka-dump-log crashes in the middle of the line. The lines then end at the byte
-    where its output ends.
+    where the output of kafka-dump-log ends.
     """
     unknown = np.flatnonzero(is_fatal(rows))
     whole = rows[: unknown[0]] if unknown.size else rows

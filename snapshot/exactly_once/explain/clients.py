@@ -173,7 +173,7 @@ def _has_kip_1050(release: str | None) -> bool:
 
 
 def _of_kip_691(group: ExceptionGroup) -> str:
-    """Return a description of KIP-691's proposal for the errors of a group."""
+    """Return a description of KIP-691's proposal for the error that `group` classifies."""
     wrapped = ", wrapped once" if group.wraps else ""
     thrown = "" if group.streams_action is None else f", thrown again by Kafka Streams as {group.streams_action}"
     failure = "" if group.failure_type is None else f", of type {group.failure_type}"

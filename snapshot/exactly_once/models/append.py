@@ -8,7 +8,7 @@ The origin of a batch decides which checks the broker makes:
     REPLICATION  a follower, a recovery or a replay. The broker refuses only a non-transactional batch of a producer
                  with an open transaction
 
-A coordinator's marker must pass the rows of MARKERS in order. A replica applies every marker of its leader.
+The first row of MARKERS that matches a marker gives the answer. Since 2.4 a replica applies every marker of its leader.
 The rule for markers since 4.2 is KIP-1228. Follows org.apache.kafka.storage.internals.log.ProducerAppendInfo and
 UnifiedLog.analyzeAndValidateProducerState.
 """

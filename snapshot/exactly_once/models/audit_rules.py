@@ -2,8 +2,8 @@
 
 The column `rule` of RULES has the number of a statement in docs/contributing/seeds.md. A judgement (a LossVerdict or
 UNREAD) may set the harm of missing records to NONE, for example if retention removed the records. The first row of
-TABLE that matches decides. TABLE follows "Solving the problem of spurious OutOfOrderSequence errors" (KIP-185's
-discussion).
+TABLE that matches gives the LossVerdict. TABLE follows "Solving the problem of spurious OutOfOrderSequence errors"
+(KIP-185's discussion).
 """
 
 from __future__ import annotations

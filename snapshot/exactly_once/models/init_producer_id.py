@@ -85,9 +85,9 @@ def init_producer_id(
 
 
 def _is_other_producer(metadata: TransactionMetadata, supplied: Supplied) -> bool:
-    """Return whether the request has a producer id that is not from the producer of `metadata`.
+    """Return whether the request is from another producer than the producer of `metadata`.
 
-    The previous producer id with its exhausted epoch is from this producer: the request is a retry.
+    A request with the previous producer id and its exhausted epoch is a retry of the same producer.
     """
     if supplied is None or metadata.producer_epoch == NO_EPOCH or supplied.producer_id == metadata.producer_id:
         return False

@@ -1,7 +1,7 @@
 """The number of producers whose state a follower would lose with an empty snapshot, for many offsets at once.
 
 A follower that loads an empty snapshot at offset X replays the log from X. It has a producer only if the producer has a
-record at or above X. It knows less about the producer than the leader if cached batches, the last marker or the start
+record at or above X. It knows less than the leader about the producer if cached batches, the last marker or the start
 of the open transaction are below X. Each of these positions is one offset per producer. So each number of an Exposure
 is a number of producers with such an offset below X, or a sum of their records, bytes or times.
 
@@ -130,7 +130,7 @@ class ProducersAtRisk:
         return found
 
     def _doubled(self, at: np.ndarray, weights: np.ndarray) -> np.ndarray:
-        """Return the sum of the weights of the producers whose last batch would be appended twice."""
+        """Return for each offset the sum of the weights of the producers whose last batch would be appended twice."""
         unknown = _sums(self.last_seen, at, np.where(self._is_doubled, weights, 0))
         # The batch is below the offset and a marker is above it, so the follower has the producer without a sequence.
         marked = _between(self.last_offset, self.last_seen, at, np.where(self._is_doubled_by_marker, weights, 0))

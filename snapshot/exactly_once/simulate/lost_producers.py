@@ -33,7 +33,7 @@ def find_lost_producers(
 
     Only logs that may begin in remote storage are examined. The snapshot file that a broker would load is compared with
     the remote snapshots that are younger than the expiration. If the file lacks a producer of these snapshots, the log
-    and the earlier remote segments are replayed, as in `simulate`. The replay decides.
+    and the earlier remote segments are replayed, as in `simulate`. The result is from this replay.
 
     Raises:
         UnknownStateError: the file lacks a producer, but the state of the log cannot be computed.

@@ -1,7 +1,7 @@
 """The rows of a simulation: the answers of all broker releases and the reactions of all client releases.
 
-There is a row for each combination of three: kind of write (transactional or not), brokers with the same answer, and
-clients with the same reaction. Releases are ranges such as `2.5-4.4`.
+There is a row for each combination of three: kind of write, transactional or not; brokers with the same answer; clients
+with the same reaction. Releases are ranges such as `2.5-4.4`.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ def disagreement(first: np.ndarray, second: np.ndarray) -> _Counts:
     """Return the differences between two snapshots (ENTRY_DTYPE, ascending producer id).
 
     Returns:
-        The numbers of producers that only `first` has, that only `second` has, and that differ.
+        The numbers of producers that only `first` has, that only `second` has, and that both have with other values.
     """
     in_second = np.isin(first["producer_id"], second["producer_id"], assume_unique=True)
     in_first = np.isin(second["producer_id"], first["producer_id"], assume_unique=True)

@@ -7,8 +7,8 @@ knows.
 Such a follower does not see the beginning of a transaction that is open at the offset. If the transaction is aborted,
 the follower writes no entry into its transaction index, and serves the records below the offset as committed. If the
 transaction continues, the follower takes the first write above the offset for the beginning. KIP-952 mentions neither
-case. An upload waits until the last stable offset is above the segment. So all these transactions have ended on the
-leader by then, but their markers are above the segment.
+case. An upload waits until the last stable offset is above the segment. So at the upload all these transactions have
+ended on the leader, but their markers are above the segment.
 
 Follows org.apache.kafka.storage.internals.log.ProducerAppendInfo: a transactional batch opens a transaction, and a
 marker of any epoch closes it.
