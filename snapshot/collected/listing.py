@@ -138,7 +138,7 @@ class Listing:
         """Return the listing in the bytes of a Parquet file.
 
         Raises:
-            UsageError: another version of tiersnap wrote it.
+            UsageError: another version of tiersnap wrote the file.
             CorruptDataError: the bytes are damaged, or are no listing.
         """
         try:

@@ -26,7 +26,7 @@ class Options:
     check_crc: bool = True  # whether to verify the checksums of batches
 
     def first(self, rows: np.ndarray) -> np.ndarray:
-        """Return the first `self.count` rows, or all rows if it is None."""
+        """Return the first `self.count` rows, or all rows if `self.count` is None."""
         return rows[: self.count]
 
 

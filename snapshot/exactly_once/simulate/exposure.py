@@ -2,7 +2,7 @@
 
 A follower that loads an empty snapshot at offset X replays the log from X. It has a producer only if the producer has a
 record at or above X. It knows less than the leader about the producer if cached batches, the last marker or the start
-of the open transaction are below X. Each of these positions is one offset per producer. So each number of an Exposure
+of the open transaction are below X. A producer has one offset for each of these positions. So each number of Exposure
 is a number of producers with such an offset below X, or a sum of their records, bytes or times.
 
 Only producers that a broker would keep are counted: producers that have an open transaction, or were idle for less than

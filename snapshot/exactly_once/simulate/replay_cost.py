@@ -1,7 +1,7 @@
 """The bytes that a replay up to an offset reads: the whole log, KIP-952's window, or segments above a snapshot.
 
 KIP-952's rejected alternative 5 archives no snapshots, so each snapshot requires a full replay. The KIP proposes a
-bounded replay instead. It begins at an offset W inside the log without any producer state. The bounded replay misses
+bounded replay instead. It begins without any producer state, at an offset W inside the log. The bounded replay misses
 active producers, or knows less about them than a full replay, for these reasons:
 
     OPEN_TXN_OLDER       the transaction began below the window: the bounded replay finds a later beginning, or none

@@ -82,7 +82,7 @@ def _at_worst(worst: RiskedBoundary | None) -> _Worst:
 def arithmetic(
     segment_bytes: float, bytes_per_second: float | None, *, expiration_ms: int | None, delivery_timeout_ms: int
 ) -> WritingRate:
-    """Return KIP-952's arithmetic for a log with this segment size and write rate."""
+    """Return the numbers that KIP-952 derives from the segment size and the write rate of a log."""
     segment_ms = _quotient(1000 * segment_bytes, bytes_per_second) if segment_bytes else None
     per_expiration = _quotient(expiration_ms, segment_ms) if expiration_ms else None
     return WritingRate(

@@ -1,8 +1,8 @@
 """The ranges of batches that contain each producer, and the transactions that are open at segment ends.
 
 A follower that starts with an empty snapshot at an offset knows a producer only from batches and markers above the
-offset. So one pass over the ranges of batches (Run) finds, for the start of each range, the producers that the follower
-knows.
+offset. So one pass over the ranges of batches (Run) gives, for each range, the producers that a follower would know if
+the follower started there.
 
 Such a follower does not see the beginning of a transaction that is open at the offset. If the transaction is aborted,
 the follower writes no entry into its transaction index, and serves the records below the offset as committed. If the

@@ -119,7 +119,7 @@ def what_if(
     """Yield the classes of writes, with the answers of leader and replica in each era.
 
     Args:
-        leader: state of a leader that never stopped. Its producers write.
+        leader: state of a leader that never stopped. The writes are from its producers.
         replica: state of the new leader.
     """
     leader_knows, replica_knows = _Known(leader, given), _Known(replica, given)

@@ -1,1 +1,1 @@
-"""Transactions in a broker's files: their states in `__transaction_state`, and open ones in partition logs."""
+"""Transactions in a broker's files: states in `__transaction_state`, and open transactions in partition logs."""

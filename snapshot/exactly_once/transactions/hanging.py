@@ -10,7 +10,7 @@
 | HANGING_OVERDUE | Ongoing, although its coordinator ran for an hour or more after the timeout | yes |
 | EXPECTED_MARKER | PrepareCommit or PrepareAbort, includes the partition | no: a marker will come |
 | TWO_PHASE | Ongoing without a timeout (KIP-939), includes the partition | no: only its application ends it |
-| OVERDUE | Ongoing beyond its timeout, includes the partition | no: the coordinator aborts it after its next start |
+| OVERDUE | Ongoing beyond its timeout, includes the partition | no: after its next start, the coordinator aborts it |
 | ONGOING | Ongoing, includes the partition | no |
 
 Follows FindHangingTransactionsCommand of kafka-transactions.sh (KIP-664). The tool uses the time of the producer's last
