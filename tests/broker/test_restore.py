@@ -38,10 +38,9 @@ from tests.broker.harness.writing import segment_count, transaction_around, writ
 from tests.broker.oracle.fold import fold_oracle
 from tests.broker.oracle.java import run_java
 from tests.broker.oracle.judge import entries
-from tests.broker.oracle.transactions import MAIN
+from tests.broker.oracle.transactions import MAIN, TOOLS_VERSION
 from tests.reference.command import Ran, tiersnap
 
-TOOLS_VERSION = "4.3.1"  # the jars of the other releases lack kafka-tools
 pytestmark = [pytest.mark.broker, pytest.mark.kafka(CURRENT_VERSION)]
 
 

@@ -18,14 +18,14 @@ from tests.broker.harness.scenarios import CURRENT_VERSION
 from tests.broker.harness.topics import create_topic
 from tests.broker.harness.waiting import wait_until
 from tests.broker.harness.writing import SECONDS, Workload, transaction_around, write_segments
-from tests.broker.oracle.transactions import HOST_AND_PORT, kafka_transactions, rows
+from tests.broker.oracle.transactions import HOST_AND_PORT, TOOLS_VERSION, kafka_transactions, rows
 from tests.reference import log_builder as lb
 from tests.reference.command import tiersnap
 from tiersnap.snapshot.exactly_once.transactions.transaction_log import read_transaction_log
 from tiersnap.snapshot.log.log_dir import open_log_dir
 from tiersnap.snapshot.log.records import SegmentRecords
 
-pytestmark = [pytest.mark.nightly, pytest.mark.broker, pytest.mark.kafka(CURRENT_VERSION)]
+pytestmark = [pytest.mark.nightly, pytest.mark.broker, pytest.mark.kafka(CURRENT_VERSION, TOOLS_VERSION)]
 
 PARTITIONS = 3
 # Without the check that brokers have since 3.6, as in logs that were written before.

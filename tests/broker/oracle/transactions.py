@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.broker.harness.broker import Broker
 from tests.broker.oracle.java import run_java
 
+TOOLS_VERSION = "4.3.1"  # the jars of the other releases lack kafka-tools
 MAIN = "org.apache.kafka.tools.TransactionsCommand"
 HOST_AND_PORT = "HOST:PORT"
 
@@ -15,7 +16,7 @@ def kafka_transactions(broker: Broker, *words: str) -> str:
     Raises:
         JavaProgramError: the tool ended with an error.
     """
-    return run_java(broker.version, MAIN, ["--bootstrap-server", broker.bootstrap, *words])
+    return run_java(TOOLS_VERSION, MAIN, ["--bootstrap-server", broker.bootstrap, *words])
 
 
 def rows(text: str) -> list[dict[str, str]]:
