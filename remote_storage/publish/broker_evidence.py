@@ -1,7 +1,7 @@
 """Compare a remote location with the configuration of the brokers that run on this host.
 
-A running broker locks the file `.lock` in its log directories. The command line of that process names its
-server.properties.
+A running broker locks the file `.lock` in its log directories. The command line of the broker process names the
+broker's server.properties.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def _has_settings(answer: BrokerAnswer, broker: BrokerSettings) -> bool:
 
 
 def place_of_location(location: RemoteLocation) -> StoragePlace:
-    """Return a remote location in the form of a storage manager's settings."""
+    """Return a remote location as a StoragePlace, for the comparison with brokers' settings."""
     store, layout = location.store, location.layout.name
     inner = store.inner if isinstance(store, PacedStore) else store
     if isinstance(inner, DirectoryStore):
@@ -134,7 +134,7 @@ def server_of(store: ObjectStore) -> str:
 def _compare(broker: BrokerSettings, theirs: StoragePlace, ours: StoragePlace) -> EvidenceOutcome:
     """Compare a broker's location with `ours`. If only the endpoints differ, the outcome is SILENT.
 
-    One server has many addresses: port forwards, VPC endpoints, names inside and outside a network.
+    One server can have many addresses: port forwards, VPC endpoints, names inside and outside a network.
     """
     if (theirs.layout, theirs.bucket) != (ours.layout, ours.bucket):
         return EvidenceOutcome.CONTRADICTS

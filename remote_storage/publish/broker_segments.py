@@ -1,8 +1,8 @@
 """Search a store for the newest segments that a cluster's brokers uploaded.
 
-Segments of tiersnap are skipped. tiersnap recognises them by the record header `tiersnap` and by claims in the store.
-Only the newest segments are evidence, because brokers may have stored older segments in another location. If the
-newest segment exists, that is only a hint, because a replica of the bucket has the same object.
+Segments that tiersnap uploaded are skipped. tiersnap recognises them by the record header `tiersnap` and by claims in
+the store. Only the newest segments are evidence, because brokers may have stored older segments in another location.
+A segment that exists in the store only hints that brokers read the store: a replica of the bucket has the same object.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _FINISHED, _KIND = SegmentState.COPY_SEGMENT_FINISHED, EvidenceKind.BROKER_SEGME
 
 
 def uploaded_by_brokers(cache: MetadataCache) -> list[RemoteLogSegmentMetadata]:
-    """Return the finished segments that no record of tiersnap names, by event timestamp, newest first."""
+    """Return the finished segments that no record of tiersnap names, sorted by event timestamp, newest first."""
     return sorted(_finished_by_brokers(cache), key=lambda each: (each.event_timestamp, each.id), reverse=True)
 
 
@@ -46,7 +46,7 @@ def _finished_by_brokers(cache: MetadataCache) -> Iterator[RemoteLogSegmentMetad
 
 @dataclass
 class Looked:
-    """The newest segments that brokers uploaded, as a search in remote locations found them."""
+    """The result of a search for the newest segments that brokers uploaded."""
 
     location: RemoteLocation  # the location with `found`; if `found` is None, the first location
     found: RemoteLogSegmentMetadata | None = None  # the newest segment that has an object
@@ -145,9 +145,9 @@ def look_for(
 
     Args:
         newest_first: segments to search for.
-        locations: the store in each layout that brokers may read.
-        is_finished: returns whether a segment is still COPY_SEGMENT_FINISHED. If not, a broker may just have deleted
-            its objects, so the segment does not count as missing.
+        locations: locations in one store, one for each layout that brokers may read.
+        is_finished: returns whether a segment is still COPY_SEGMENT_FINISHED. A segment in another state does not
+            count as missing, because a broker may just have deleted its objects.
     """
     looked = Looked(locations[0])
     for segment in newest_first:

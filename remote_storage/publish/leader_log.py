@@ -94,8 +94,8 @@ class LeaderLog:
 def witness(local: LocalLog, end_offset: int, high_watermark: int) -> LogRecord | None:
     """Return the record of a local log to compare with the leader; None if the log has no record.
 
-    This is the first record of the segments that begin at or above `end_offset`, if it is below the high watermark.
-    Otherwise it is the last record below `end_offset`.
+    The first choice is the first record of the local segments with a base offset at or above `end_offset`. If this
+    record does not exist or is not below the high watermark, return the last record below `end_offset`.
     """
     first = _first_behind(local, end_offset)
     if first is not None and first.offset < high_watermark:
@@ -138,7 +138,8 @@ def _as_bytes(data: str | bytes | None) -> bytes | None:
 def _is_of_time(message: Message, timestamp: int) -> bool:
     """Return whether a message of the leader has this timestamp (ms).
 
-    If the topic uses LogAppendTime, return True. A broker sets this time for whole batches, so it proves no difference.
+    If the topic uses LogAppendTime, return True: a broker sets one time for a whole batch, so another timestamp does
+    not prove another record.
     """
     from confluent_kafka import TIMESTAMP_CREATE_TIME
 

@@ -1,4 +1,4 @@
-"""Find topics whose copying tiersnap paused, and saved configs that later pauses refuse."""
+"""Find topics whose copying tiersnap paused, and topics that `publish` refuses because of their saved configs."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class PausedTopic:
 
     @property
     def is_left(self) -> bool:
-        """Return True unless a running process is known that will resume copying of the topic."""
+        """Return False if another run is working on the topic and will resume copying, otherwise True."""
         return self.state is not PauseState.AT_WORK
 
     def says(self) -> str:
@@ -52,7 +52,7 @@ def find_left_paused(
 ) -> list[PausedTopic]:
     """Return the topics that are still paused, or whose saved configs make `publish` refuse them, sorted by name.
 
-    With a store, each topic needs one request.
+    Reading the saved configs needs one request to the store for each topic.
 
     Args:
         store: the store with the saved configs; None if the remote location is unknown.
@@ -97,7 +97,7 @@ def _refused(
 
 
 def _left(cluster: Cluster, topic: str, saved: SavedConfigs | None) -> PausedTopic | None:
-    """Return the topic with the mark of a pause, unless the run that paused it has ended meanwhile."""
+    """Return a topic that still has the mark of a pause; None if a run has just resumed copying of the topic."""
     if saved is not None:
         why = "an earlier run ended without resuming copying: nothing is tiered, and retention deletes nothing"
         return PausedTopic(topic, PauseState.LEFT, why)

@@ -87,7 +87,7 @@ class ProvePlace:
         return looked.location
 
     def verdict(self, location: RemoteLocation) -> LocationVerdict:
-        """Return the verdict about a location without a new read-back. Nothing is written.
+        """Return the verdict about a location from the evidence that exists. No read-back is made, nothing is written.
 
         Raises:
             TransientError: brokers or the store do not answer.
@@ -128,7 +128,7 @@ class ProvePlace:
     # Read-backs.
 
     def _with_read_back(self, found: LocationVerdict, location: RemoteLocation) -> LocationVerdict:
-        """Return the verdict, with a new read-back if one is useful.
+        """Make a new read-back if it is useful, and return the verdict that includes its evidence.
 
         A read-back is useful if it can change the state. It is also useful if only the configuration of a broker on
         this host proves the location: the read-back stores a proof for later runs.

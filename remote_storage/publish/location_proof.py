@@ -1,8 +1,8 @@
 """Decide by evidence whether brokers read a remote location: PROVEN, UNPROVEN or CONTRADICTED.
 
 Brokers accept each published record, and local retention then deletes the local files. If brokers read another
-location, consumers cannot read these offsets any more. So one of two kinds of evidence must prove the location before
-the first record is written:
+location, consumers can no longer read the offsets of the deleted files. So one of two kinds of evidence must prove the
+location before the first record is written:
 
     READ_BACK           a broker returned bytes that exist only in this location; see read_back.py
     SERVER_PROPERTIES   a broker of the cluster runs on this host, and its server.properties names this location
@@ -10,7 +10,7 @@ the first record is written:
 Existence and write time of an object are no proof: a replica, a backup and a copy of a bucket have the same objects.
 Two further kinds of evidence can contradict a location:
 
-    BROKER_SEGMENT      the newest segment that brokers uploaded is missing. If it exists, it is only a hint. A hint
+    BROKER_SEGMENT      the newest segment that brokers uploaded is missing. An existing segment is only a hint. A hint
                         suffices for commands that only read the location
     REPLICA_MARK        S3 replication wrote an object of the location
 """

@@ -56,8 +56,8 @@ _DEFERRED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 def pause(cluster: Cluster, saved: SavedConfigs, off: Mapping[str, str], *, while_off: Callable[[], object]) -> None:
     """Change the configs to `off`, call `while_off`, and restore the saved configs.
 
-    tiersnap waits a second before `while_off`, so that copy tasks end. It waits another second afterwards, so that the
-    leader reads the published records before the next copy task starts.
+    tiersnap waits a second before `while_off`, so that copy tasks end. It waits another second after `while_off`, so
+    that the leader reads the published records before the next copy task starts.
 
     Raises:
         TransientError: a broker did not answer. If copying is still disabled, the hint says so.
@@ -140,7 +140,7 @@ def _change_back(cluster: Cluster, topic: str, values: Values) -> None:
 
 
 def _switch_on_alone(cluster: Cluster, saved: SavedConfigs, refused: ClusterRefusedError) -> None:
-    """Restore only `remote.log.copy.disable`, because disks fill without copying.
+    """Restore only `remote.log.copy.disable`, because local disks fill up while copying is disabled.
 
     Raise an error that names the configs that are still overridden.
     """

@@ -107,7 +107,7 @@ class PausedTopics:
             self.records.drop(saved)
 
     def release(self) -> None:
-        """Release the remaining saved configs, so that the next run may restore them."""
+        """Release the topics whose saved configs still exist, so that the next run may restore these configs."""
         self.records.release()
 
     def _save(self, partitions: Collection[TopicIdPartition]) -> Pause:
@@ -143,7 +143,7 @@ class PausedTopics:
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """The topics that killed runs left paused: saved configs to restore, and refusals by topic name."""
+    """The configs that killed runs saved, and by topic name the errors of topics whose configs are not restored."""
 
     saved: tuple[SavedConfigs, ...] = ()
     refusals: Mapping[str, TiersnapError] = field(default_factory=dict)
@@ -162,8 +162,8 @@ def restore_left(
 ) -> Left:
     """Restore the topic configs that a killed run had changed. Without `apply`, only report these topics.
 
-    A topic is refused if another run holds it and does not end (UnblockHeldError). It is also refused if another writer
-    may have changed its configs (SettingsAsideError).
+    A topic is refused if another run works on it for longer than normal (UnblockHeldError). A topic is also refused if
+    another writer may have changed its configs (SettingsAsideError).
 
     Raises:
         BrokerUnavailableError: no broker accepted the configs within a minute.

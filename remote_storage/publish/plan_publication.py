@@ -48,10 +48,10 @@ def plan_publication(
 
     Args:
         wanted: finished segments by partition.
-        stuck: partitions that are planned even if copying is enabled. The caller makes their copy tasks read the
-            records again.
+        stuck: partitions that are planned even if copying is enabled; any other partition is refused then. The caller
+            must make the copy tasks of these partitions read the published records.
         complete_segments: returns which segment ids of a partition are complete. Without it, published segments count
-            as complete, and only segments at higher offsets are planned.
+            as complete, and only segments that end above all of them are planned.
         wrong: see plan_segments.
         compared: ids of brokers' copy attempts that may be published, because every object was compared with the log.
         doubts: reads the segments to publish (see `verify.compare_whole`). Omit it if the caller has read or uploaded
@@ -103,7 +103,7 @@ def plan_publication(
 def _without_unread(
     listed: Iterable[RemoteLogSegmentMetadata], unread: Collection[str]
 ) -> Iterator[RemoteLogSegmentMetadata]:
-    """Yield the segments whose ids are not in `unread`. Log a warning for each other segment."""
+    """Yield the segments whose ids are not in `unread`. Log a warning for each skipped segment."""
     for each in listed:
         if each.id.segment_id in unread:
             _log.warning("skipped: %s: a broker did not finish its copy attempt", each.id)

@@ -135,10 +135,11 @@ class Publish:
     def run(
         self, finished: Iterable[RemoteLogSegmentMetadata], *, apply: bool, topics: Collection[str] = ()
     ) -> Published:
-        """Plan the finished segments from the records of `__remote_log_metadata`, and with `apply` publish them.
+        """Compare finished segments with `__remote_log_metadata`, and plan their publication.
 
-        A plan of a fleet takes minutes, so each topic is planned again before its records are written. The plans also
-        report lost segments in all partitions of these topics.
+        With `apply`, the planned segments are published. A plan of a fleet takes minutes, so each topic is planned
+        again before its records are written. All partitions of the segments' topics are planned, so that the plans
+        also report lost segments in partitions without finished segments.
 
         Args:
             finished: finished remote segments, see `finished_segments`.
@@ -148,8 +149,8 @@ class Publish:
         Raises:
             WrongPlaceError, UnprovenPlaceError: brokers may read another location, so nothing is published.
             MetadataTopicCompactedError: `__remote_log_metadata` is compacted and refuses records without a key.
-            BrokerUnavailableError: a broker did not answer before the first record. If copying may still be disabled,
-                the hint says so.
+            BrokerUnavailableError: a broker did not answer before the first record was written. If copying may still
+                be disabled, the hint says so.
         """
         segments, done = by_partition(finished), Done()
         asked = {each.topic for each in segments}.union(topics)
@@ -212,8 +213,8 @@ class Publish:
     def _publish_topics(self, reader: MetadataReader, opened: Segments, done: Done) -> None:
         """Publish the topics one by one, then watch their copy tasks.
 
-        An error is raised if no record was written yet. Otherwise it is added to `doubts`, and the other topics are
-        refused.
+        An error before the first written record is raised. A later error is added to `doubts`, and partitions whose
+        records were not all written are refused.
         """
         try:
             for _, partitions in groupby(opened, key=lambda each: each.topic):

@@ -82,7 +82,8 @@ class PublishUploads:
             partitions: partitions that may have unpublished segments.
             topics: names of all topics of the log directories; topics that a killed run left paused are resumed.
             uploaded: ids of segments that this run uploaded; all other segments are read and compared first.
-            leading: URI of the log directory of each partition; needed only if a partition has two replicas.
+            leading: URI of the log directory of each partition; needed only if two log directories have a replica of
+                a partition.
             uploads: in a plan, the partitions whose segments would be uploaded before the publication.
         """
         try:

@@ -87,7 +87,7 @@ class ReadBackTopic:
 
     @classmethod
     def left_over(cls, cluster: Cluster) -> Iterator[ReadBackTopic]:
-        """Yield the topics of killed runs that are at least an hour old."""
+        """Yield the read-back topics that killed runs created more than an hour ago."""
         for topic in cluster.topics(list(cls._old_names(cluster))).values():
             settings = cluster.settings(topic.name)
             has_mark = settings.get(RETENTION_MS) == TopicConfig(PROBE_RETENTION, is_own=True)

@@ -64,7 +64,7 @@ class ReadableOffsets:
         return any(first <= start and segment.end_offset < end for first, end in self._held)
 
     def read(self, segment: RemoteLogSegmentMetadata) -> bool:
-        """Return whether brokers read all offsets of a segment from complete segments, under the same leader epochs."""
+        """Return whether brokers find a complete segment for each offset and leader epoch of `segment`."""
         return all(self._rank(found) == _COMPLETE for _, _, found in self._read(segment))
 
     def tell(self, segment: RemoteLogSegmentMetadata) -> str:

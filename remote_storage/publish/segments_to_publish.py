@@ -163,10 +163,10 @@ def plan_segments(
     complete_segments: WholeOf | None = None,
     wrong: Collection[str] = (),
 ) -> tuple[SegmentToPublish, ...]:
-    """Plan the finished segments of one partition, ascending, followed by the lost segments.
+    """Return the finished segments of one partition with their actions, ascending, then the lost segments.
 
-    A segment is held back if its records would make an offset unreadable (see ReadableOffsets). If it ends above all
-    published segments, the segments above it must wait, too. All other segments are published.
+    A segment is held back if its records would make an offset unreadable (see ReadableOffsets). If a held-back segment
+    ends above all published segments, segments at higher offsets must wait, too. All other segments are published.
 
     Args:
         segments: the finished remote segments, ascending.
@@ -174,7 +174,7 @@ def plan_segments(
         why_outside: returns the reason if a segment is not in the partition's lineage, otherwise "".
         complete_segments: returns the given segment ids that are complete. Without it, all published segments count as
             complete.
-        wrong: ids of published segments that complete ones may replace.
+        wrong: ids of published segments that complete segments may replace.
 
     Raises:
         SegmentHoleError: remote storage lacks the offsets directly below a segment.
@@ -214,7 +214,8 @@ class _Planning:
     def plan(self, segment: RemoteLogSegmentMetadata, action: PublishAction) -> SegmentToPublish:
         """Plan one segment.
 
-        The action for a segment of another log is OTHER_LINEAGE. Pass it to `leave_out` after all segments are planned.
+        The action for a segment of another log is OTHER_LINEAGE. After all segments are planned, pass each result to
+        `leave_out`.
         """
         if action not in TO_PUBLISH:
             return SegmentToPublish(segment, action)
@@ -263,7 +264,9 @@ class _Planning:
         return self.known.get(segment.id.segment_id, segment)
 
     def leave_out(self, planned: SegmentToPublish) -> SegmentToPublish:
-        """Hold back a segment of another log if brokers do not read its offsets. Return other segments unchanged.
+        """Hold back a segment of another log, unless segments of this log contain its offsets.
+
+        All other segments are returned unchanged.
 
         Raises:
             LeaderEpochLineageError: no segment of this log reaches the segment's end offset.

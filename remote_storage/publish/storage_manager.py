@@ -173,8 +173,8 @@ def place_of_broker(settings: Mapping[str, str]) -> StoragePlace:
 def client_words(settings: Mapping[str, str]) -> list[str]:
     """Return the options --bootstrap-server and --command-config for a broker with these settings.
 
-    The list is empty if the settings name no client listener. A listener with SASL or TLS needs a properties file,
-    whose path only the user knows.
+    The list is empty if the settings name no client listener. For a listener with SASL or TLS, the properties file in
+    --command-config is a placeholder, because only the user knows its path.
     """
     if not settings:
         return []

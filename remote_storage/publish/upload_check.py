@@ -1,4 +1,4 @@
-"""Check before an upload that the cluster has the partition, and that its leader has the same log.
+"""Check before an upload that the cluster has the partition, and that the leader's log equals the local log.
 
 Otherwise the upload would leave segments in remote storage that can never be published.
 """

@@ -23,7 +23,7 @@ def complete_segments(
 ) -> frozenset[str]:
     """Return the ids of complete segments among `segment_ids`.
 
-    This makes one listing, and calls `read_segment` for each id that is listed.
+    The function makes one listing, and calls `read_segment` for each listed segment with one of these ids.
     """
     complete = set()
     for each in list_segments(location, partition):

@@ -1,12 +1,13 @@
 """List the objects of neighbouring partitions with few requests.
 
 The keys of a topic begin with its name and id, then the partition. Hosts and Spark tasks examine the partitions of a
-topic in the order of their folders' names. One listing of the topic, read page by page, has their keys in this order.
+topic in the order of their folders' names. A listing of the topic, read page by page, returns the partitions in this
+order.
 
 A listing that is read ahead may be a minute old, and its claims may be older or newer than its segments. The local log
 may be newer than the listing. `Observe` uses the listing only if it shows that the partition needs no work, and that no
 offset is missing below the local log. Otherwise `Observe` lists the partition again. The functions that upload, delete,
-claim or publish call `list_remote_partition` without `listed`, which lists the partition itself.
+claim or publish use no listing that was read ahead. They call `list_remote_partition` without `listed`.
 
 The listing of a topic may contain partitions that the caller skips, and reading their keys costs CPU. So the first
 partitions of a topic are listed one by one, and reading ahead ends if it costs more than it saves.
@@ -36,7 +37,7 @@ class PartitionKeys:
 
 
 def list_keys(location: RemoteLocation, partition: TopicIdPartition) -> PartitionKeys:
-    """List the claims of a partition, then its segments. So the list of claims is never newer than the segments."""
+    """List the claims of a partition before its segments, so that no listed claim is newer than the segment listing."""
     beside = tuple(location.store.list(keys.partition_claims(partition)))
     segments = tuple(location.store.list(keys.partition_segments(partition, local=location.is_local)))
     return PartitionKeys(beside, segments)
@@ -44,7 +45,7 @@ def list_keys(location: RemoteLocation, partition: TopicIdPartition) -> Partitio
 
 @dataclass
 class ListingAhead:
-    """Serves partitions from a listing of their topic.
+    """Finds the objects of partitions in a listing of their topic.
 
     Only the listing of the last topic is kept: at most one page of claims and one page of segments.
     """
@@ -125,7 +126,7 @@ class _Pages:
         return found
 
     def _begin(self, prefix: str) -> None:
-        """Begin a new listing at `prefix`. Do nothing if a page of unneeded keys would be too expensive."""
+        """Begin a new listing at `prefix`. Do nothing if less than a page of unneeded keys may still be read."""
         self._spare -= LIST_PAGE
         if self._spare < 0:
             return

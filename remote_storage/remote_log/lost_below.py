@@ -248,7 +248,7 @@ class LostBelow:
         return self._held[segment.segment_id]
 
     def _covered(self, segments: Iterable[SegmentObjects], start: int) -> list[Interval]:
-        """Return the offsets of the read segments, from the log start to the first local offset (exclusive)."""
+        """Return the offsets in segments that were read, from the log start to the first local offset (exclusive)."""
         held = chain.from_iterable(self._held.get(each.segment_id, ()) for each in segments)
         return joined((max(begin, start), min(end, self._first)) for begin, end in held)
 

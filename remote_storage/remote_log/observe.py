@@ -67,7 +67,7 @@ class Observe:
     _claims: dict[str, Claim] = field(default_factory=dict, compare=False, repr=False)
 
     def known(self, partition: TopicIdPartition) -> KnownManifests:
-        """Return the manifests of a partition that were read earlier. Keep only the manifests of the last partition."""
+        """Return the KnownManifests of a partition. Only the object for the last partition is kept."""
         known = self._known.get(partition)
         if known is None:
             known = KnownManifests(self.location.store, partition)
@@ -179,10 +179,10 @@ def _needs_nothing(partition: Partition, listing: RemoteListing) -> bool:
 
 
 def _reaches_local_log(partition: Partition, listing: RemoteListing) -> bool:
-    """Return whether the listing covers the offset before the first local segment, if the log may have that offset.
+    """Return whether the listing covers the offset directly below the first local segment.
 
-    After a listing was read ahead, a broker may upload a segment and delete its local files. Such a listing lacks the
-    segment, although the local log was read later.
+    If the log begins with the first local segment, return True. After a listing was read ahead, a broker may upload a
+    segment and delete its local files. Such a listing lacks the segment, although the local log was read later.
     """
     if begins_below(partition) is False:
         return True
@@ -220,7 +220,7 @@ def _copies(found: RemoteInventory) -> Iterator[ListedCopy]:
 
 
 def _in_flight(found: RemoteInventory) -> Iterator[ListedCopy]:
-    """Yield the segments that a broker is copying. Their end offsets are unknown, so each is listed with one offset."""
+    """Yield the segments that a broker is copying. Their ends are unknown, so each end offset is start offset + 1."""
     for left in found.in_flight():
         start = left.start_offset
         yield ListedCopy(left.segment_id, start, start + 1, written_at=left.written_at, is_brokers=True)
@@ -259,7 +259,8 @@ def missing_objects(records: PartitionRecords, complete: Container[str], local_s
 
     Args:
         complete: ids of the complete segments.
-        local_start: base offset of the first local segment; segments below it are skipped, because not all were read.
+        local_start: base offset of the first local segment. Segments below it are skipped, because `complete` may lack
+            their ids.
     """
     for each in records.listing.copies:
         if each.segment_id not in complete and each.next_base_offset > local_start:

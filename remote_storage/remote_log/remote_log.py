@@ -79,9 +79,9 @@ class RemoteLog:
         return copy.end_offset <= self.offset and copy.segment_id not in self.untrusted
 
     def claim_facts(self, of: RemoteSnapshot) -> ClaimFacts:
-        """Return whether our claim names the segment.
+        """Return the facts that our claim contains about a snapshot.
 
-        If the claim marks the segment's snapshot as trusted, the result also has the provenance of the snapshot.
+        The provenance is None if the claim does not mark the snapshot as trusted.
         """
         try:
             claim = self._claim(self.copies[of.segment_id])

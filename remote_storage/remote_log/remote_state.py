@@ -5,10 +5,12 @@ snapshot of a remote segment starts a replay only under one of two conditions:
 
     Our claim states that tiersnap computed the snapshot, or that it compared every entry with the log.
     The snapshot agrees with the replay of its own segment. It also has every active producer of the earlier remote
-    snapshots. If the entry of a producer changed since then, later batches explain the change.
+    snapshots. If a producer's entry differs from its entry in an earlier snapshot, the batches between the two
+    snapshots explain the change.
 
-If a snapshot is refused, the next earlier one is tried, and the remote segments after it are replayed. If none is
-trusted, the replay starts at offset 0, provided that the remote log begins there. Otherwise the state is unknown.
+If a snapshot is refused, the next earlier snapshot is tried. The remote segments after the accepted snapshot are
+replayed. If no snapshot is trusted, the replay starts at offset 0, provided that the remote log begins there. Otherwise
+the state is unknown.
 
 A producer is active if it has an open transaction, or if its last timestamp is within the broker's
 producer.id.expiration.ms (ProducerStateManager.isProducerExpired). A snapshot may omit expired producers, and it may

@@ -1,8 +1,8 @@
 """Compare bytes to check that a local log and its remote segments are one log.
 
 A diverged clone of a log has the same topic id, epochs and offsets, but other batches. After the point of divergence,
-the batches of the two logs have different CRCs. So it suffices to compare one batch of the newest remote segment that
-ends within the local log: its last batch. The comparison reads a few bytes of the local file and makes one request.
+the batches of the two logs have different CRCs. So it suffices to compare one batch: the last batch of the newest
+remote segment that ends within the local log. The comparison reads a few bytes of the local file and makes one request.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ def _walk(file: BinaryIO, local: Segment, position: int, end: int) -> _Batch | N
 
 
 def _begin(filesystem: FileSystem, local: Segment, end: int) -> int:
-    """Return the position of a batch near `end` from the offset index; 0 if the index is missing or damaged."""
+    """Return the position of a batch below `end`, from the offset index; 0 if the index is missing or damaged."""
     if local.offset_index is None:
         return 0
     try:

@@ -6,16 +6,17 @@ snapshots of a partition. The manifest is one line of JSON:
 
     version            1
     tool               "tiersnap 0.1.0"
-    runId              of the run that wrote it
+    runId              id of the run that wrote the manifest
     topic, topicId, partition    topicId is null for topics without one
     snapshots          in ascending offset, each:
         offset           exclusive end offset
-        size, crc32c     bytes, and CRC-32C of all of them as 8 hex digits
+        size             size of the snapshot in bytes
+        crc32c           CRC-32C of the snapshot as 8 hex digits
         entries          number of producers
         provenance       BROKER, COMPUTED, or COMPUTED_… with the start of the replay (see Provenance)
         foldStartOffset  first offset that was replayed into the snapshot; null for BROKER
 
-The manifest contains no time, so the same run writes the same bytes again.
+The manifest contains no time. So if a run is repeated with the same run id, the manifest has the same bytes.
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ class SnapshotManifest(StoredObject, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, partition: TopicIdPartition, run_id: str, snapshots: Iterable[SnapshotRecord]) -> Self:
-        """Return the manifest of a run, with the snapshots in ascending offset and this version as its `tool`."""
+        """Return the manifest of a run, with the snapshots in ascending offset. `tool` is this version of tiersnap."""
         return cls(
             tool=TOOL,
             run_id=run_id,

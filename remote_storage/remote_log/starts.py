@@ -101,7 +101,8 @@ def find_start(
 ) -> ClaimedStart | None:
     """Return the first snapshot that the claim of its remote segment marks as trusted, or None if there is none.
 
-    Claims are read up to the result, with one request each. A claim in `known` needs no request.
+    Claims are read in the order of `copies`, up to the first trusted snapshot. Each claim that is not in `known` needs
+    one request.
 
     Args:
         copies: finished remote segments, the preferred ones first.

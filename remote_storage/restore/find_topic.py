@@ -50,7 +50,7 @@ def _check_offsets(listed: Sequence[PartitionObjects], asked: RestoreRequest) ->
 
 
 def _find_partitions(store: ObjectStore, asked: RestoreRequest) -> list[PartitionObjects]:
-    """Return the partitions, which all have one topic id and one layout.
+    """Return the partitions, which all have the same topic id and the same layout.
 
     If remote storage has several topic ids or layouts of the topic, the user must name one.
     """

@@ -73,7 +73,7 @@ def make_room(target: Target, plans: Sequence[RestorePlan]) -> None:
     """Delete the unfinished folders of earlier restores, and check that the disk has room for the new folders.
 
     Raises:
-        NoSpaceError: the disk is too small.
+        NoSpaceError: the disk has too little free space for the new folders.
         UsageError, TransientError: a folder cannot be deleted.
     """
     for plan in plans:

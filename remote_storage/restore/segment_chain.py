@@ -91,8 +91,9 @@ def plan_chain(
 
     Raises:
         ObjectNotFoundError: no segment contains the first wanted offset or a later one.
-        MissingHeadError: no log start offset is given, and an older segment is not usable.
-        MissingTailError: a newer segment is not usable, or the segments end below `until`.
+        MissingHeadError: no log start offset is given, and the log would begin above an incomplete segment.
+        MissingTailError: the log ends below `until`. Or `until` is None, and an incomplete segment may contain later
+            offsets.
         RemoteGapError: no segment of this lineage contains the offsets between two segments, or the given first offset.
     """
     of = copies[0].metadata.id.topic_id_partition
@@ -146,7 +147,7 @@ def _log_start(
 
     Raises:
         RemoteGapError: no segment contains the given offset.
-        MissingHeadError: an older segment is not usable.
+        MissingHeadError: the log would begin above an incomplete segment.
     """
     first = min(piece.start_offset for piece in ahead)
     if first <= wanted:
@@ -211,7 +212,8 @@ def _check_tail(of: TopicIdPartition, last: LogPiece, unusable: Sequence[Incompl
 def _reaches_behind(segment: IncompleteSegment, last: LogPiece) -> bool:
     """Return whether an incomplete segment may contain offsets at or above the log end.
 
-    A new leader may have rolled at other offsets, so the segment with the next offset can begin below the log end.
+    A new leader may roll its segments at other offsets than the old leader. So the segment with the next offset can
+    begin below the log end.
     """
     if segment.end_offset is not None:
         return segment.end_offset > last.end_offset

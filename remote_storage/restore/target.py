@@ -64,9 +64,9 @@ class Target:
         return True
 
     def set_checkpoints(self, partition: TopicPartition, *, log_start: int, log_end: int, recovery_point: int) -> None:
-        """Write the checkpoints as a stopped broker does.
+        """Set the recovery point, the high watermark and the log start offset of a partition in the checkpoint files.
 
-        A log start offset of 0 is written only over an existing entry.
+        The high watermark is `log_end`. A log start offset of 0 is written only over an existing entry.
         """
         self.set_offset(RECOVERY_POINTS, partition, recovery_point)
         self.set_offset(HIGH_WATERMARKS, partition, log_end)

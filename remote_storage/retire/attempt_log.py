@@ -80,12 +80,12 @@ def _walk(store: ObjectStore, attempt: SegmentObjects) -> AttemptLog:
 def first_problem(
     log: AttemptLog, remaining: Iterable[RemoteSegment], read: Callable[[RemoteSegment], ReadSegment], then: str = ""
 ) -> str:
-    """Return the reason why segments with the same offsets cannot replace a log; "" if all of them are right.
+    """Return the reason why segments with the same offsets cannot replace a log; "" if they can.
 
     Args:
         remaining: the segments that contain the log's offsets.
         read: reads all bytes of a segment.
-        then: the next step. It ends the reason if a segment is not proven to be right.
+        then: text about the next step. If a segment cannot be verified, the reason ends with this text.
     """
     for each in remaining:
         found = read(each)

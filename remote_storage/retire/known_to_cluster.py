@@ -27,7 +27,7 @@ class KnownToCluster(Protocol):
     def reading(self, partitions: Iterable[TopicIdPartition]) -> AbstractContextManager[Ask]:
         """Open the records of these partitions.
 
-        The context manager yields a function that returns the current records. It may be called repeatedly.
+        The context manager yields a function that returns the current records. The function may be called repeatedly.
         """
 
 

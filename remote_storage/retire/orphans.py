@@ -2,8 +2,8 @@
 
 An object may be removed if three conditions are true:
 
-    1. tiersnap wrote the object: a claim contains the attempt of a segment, or a snapshot manifest or the object's
-       user metadata identifies a snapshot
+    1. tiersnap wrote the object. For a segment, a claim contains the copy attempt. For a snapshot, a snapshot manifest
+       lists the snapshot, or the object's user metadata has a run id
     2. the object is older than a grace period, by the store's clock
     3. the cluster in `cluster.json` has no record of the object, or has recorded its deletion
 
@@ -12,7 +12,7 @@ is read.
 
 While the topic exists, a complete segment that ends above the published offsets is no orphan, because `publish` may
 still publish it. An attempt with a log is removed only if other segments contain its offsets, and this run read these
-segments fully and found them right. If they are damaged, the attempt may have the last good log (see Remaining). An
+segments fully and found no damage. If they are damaged, the attempt may have the last good log (see Remaining). An
 attempt without a log has no offsets to lose. Objects of a broker's failed attempt may be removed, too: see
 judge_attempts_of_brokers.
 """

@@ -177,7 +177,7 @@ def is_ours(store: ObjectStore) -> Callable[[ObjectInfo], bool]:
 
 
 def _of_refused_partition(partition: TopicIdPartition, reason: str, found: Sequence[Orphan]) -> Iterator[Orphan]:
-    """Yield the attempts with the action LEAVE, then one PARTITION orphan with the objects of the removable ones."""
+    """Yield the attempts with the action LEAVE, then one PARTITION orphan with the objects of removable attempts."""
     yield from with_action(found, Fate.LEAVE)
     if removable := list(with_action(found, Fate.REMOVE)):
         keys = tuple(chain.from_iterable(each.keys for each in removable))

@@ -5,8 +5,8 @@ deletes the objects. A server may apply a request late, so an object can still a
 objects of attempts in a claim are deleted, after a grace period (store's clock) that is longer than any attempt.
 
 The log of a leftover may be the last undamaged log with its offsets. Object names and sizes do not show whether other
-segments are undamaged. So a log is deleted only if complete segments with its offsets were read fully and compared in
-the same call. Otherwise all objects of the attempt are kept. They are deleted by a later call, or by the next attempt
+segments are undamaged. So a log is deleted only if the same call has fully read other segments with its offsets and
+found no damage. Otherwise all objects of the attempt are kept. They are deleted by a later call, or by the next attempt
 to upload the local segment.
 
 If an attempt seems to be killed and still holds its claim, the attempt is marked as ended before its objects are
@@ -99,7 +99,7 @@ def _why_kept(
 ) -> str:
     """Return the reason why a leftover is kept, or "".
 
-    "" means that the leftover has no log, or that other segments with its offsets were read fully and are right.
+    "" means that the leftover has no log, or that other segments with its offsets were read fully and are undamaged.
     """
     if left.objects is None or left.objects.log is None:
         return ""

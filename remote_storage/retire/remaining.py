@@ -1,6 +1,6 @@
 """The segments that remain if an attempt is deleted.
 
-An attempt may be deleted only if these segments contain its offsets, were read fully and are right.
+An attempt may be deleted only if these segments contain its offsets, were read fully and are undamaged.
 """
 
 from __future__ import annotations
@@ -67,9 +67,9 @@ class Remaining:
     def why_kept(self, attempt: SegmentObjects, finished: str | None) -> str:
         """Return the reason why the log of an attempt is kept, or "".
 
-        "" means that the attempt has no log, or that other right segments contain its offsets. Only the segment with
-        the id `finished` and segments with a COPY_SEGMENT_FINISHED record are considered. Offsets below the log start
-        need no segment.
+        "" means that the attempt has no log, or that other segments with its offsets were read fully and are undamaged.
+        Only the segment with the id `finished` and segments with a COPY_SEGMENT_FINISHED record are considered. Offsets
+        below the log start offset need no segment.
         """
         if attempt.log is None:
             return ""
@@ -108,7 +108,10 @@ class Remaining:
         return first_problem(log, others, self._read_once, then=f": {_MEND}")
 
     def _others(self, log: AttemptLog, finished: str | None) -> Iterator[RemoteSegment]:
-        """Yield complete segments that may replace a log, in ascending start offset. All end above the log's start."""
+        """Yield complete segments that may replace a log, in ascending start offset.
+
+        Each segment ends above `log.start_offset`.
+        """
         for attempt in self.attempts:
             end = self.known.finished_end(attempt.segment_id, log.leader_epoch)
             if attempt.segment_id != finished and end <= log.start_offset:

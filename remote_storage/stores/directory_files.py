@@ -2,8 +2,8 @@
 
 The name of an unfinished file is random and has tiersnap's mark: `tiersnap-<32 hex digits>.<end of the key>`. tiersnap
 never removes a file without the mark. The folder also contains the store's lock file (flock). A writer holds the lock
-while it compares the existing object and renames its own file. If the writer dies, the kernel releases the lock. To
-read the file system's clock, tiersnap creates a file and reads its modification time.
+while it checks the ETag of the existing object and renames the new file. If the writer dies, the kernel releases the
+lock. To read the file system's clock, tiersnap creates a file and reads its modification time.
 
 The user chooses the store's folder, which may be a symlink. Below this folder, tiersnap opens every path component
 relative to the previous one (dir_fd, O_NOFOLLOW), so another user with write access cannot redirect a write.

@@ -3,7 +3,7 @@
 A put writes a file below `.tiersnap-unfinished/` (see `directory_files`), syncs the file and links it to its final
 name. The link fails if the name exists. After the link, the put syncs the directories. A replacement or a deletion
 holds the lock of the store until it has renamed or removed the file. No symlink below the directory is followed. User
-metadata is not stored, because the manifests contain the same facts.
+metadata is not stored, because claims and snapshot manifests also contain the provenance of snapshots.
 
 The ETag of an object consists of its CRC, its size and its modification time.
 """

@@ -94,8 +94,8 @@ def in_waves(
 ) -> Iterator[list[R]]:
     """Yield lists of results of `ask`, at most REQUESTS_AT_ONCE in a list, in the order of the items.
 
-    Requests start before the caller needs their results. A caller that has taken more results gets more requests in
-    advance, up to MOST_AT_ONCE. So a caller that stops early causes few requests.
+    Requests start before the caller needs their results. The more results a caller has taken, the more requests start
+    in advance, up to MOST_AT_ONCE. So a caller that stops early causes few requests.
 
     Args:
         is_known: returns whether `ask` can answer for an item without a request. The calling thread then calls `ask`.

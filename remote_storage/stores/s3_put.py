@@ -171,7 +171,7 @@ def is_proved(response: S3Answer, crc: int, sent: Mapping[str, str]) -> bool:
 
 
 def etag_of_parts(etags: Iterable[str]) -> str | None:
-    """Return the ETag of an object with these parts: the MD5 of the parts' MD5s and their number.
+    """Return the ETag of an object with these parts: the MD5 of the parts' joined MD5s, `-`, the number of parts.
 
     Return None if the ETag of a part is not an MD5.
     """

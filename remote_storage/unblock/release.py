@@ -1,8 +1,7 @@
 """Let stuck copy tasks continue after the upload: disable copying, publish, enable copying, and watch the copy tasks.
 
-Segments are published while copying is disabled. The records are read again before the publication, because a copy task
-may have continued after a restart, with a new leader or through another run. So no two published segments have the same
-offsets.
+Segments are published while copying is disabled. A copy task may have continued after a restart, with a new leader or
+through another run. Therefore the records are read again before the publication, so that no offset is published twice.
 """
 
 from __future__ import annotations

@@ -137,7 +137,10 @@ class Unblock:
         return self.place.prove(self.host.location)
 
     def _lost_epochs(self, cache: MetadataCache, candidates: Mapping[TopicIdPartition, int]) -> Iterator[LostEpochs]:
-        """Yield the partitions, led by this broker, whose copy task fails because leader epochs are lost."""
+        """Yield the partitions whose copy task fails because leader epochs are lost.
+
+        A partition is checked only if the owner of a log directory leads it.
+        """
         for log_dir in self.log_dirs.values():
             owner = read_properties(log_dir.filesystem, log_dir.path)
             led = {each: at for each, at in candidates.items() if owner is None or at == owner.node_id}
