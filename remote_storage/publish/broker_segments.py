@@ -2,7 +2,7 @@
 
 Segments that tiersnap uploaded are skipped. tiersnap recognises them by the record header `tiersnap` and by claims in
 the store. Only the newest segments are evidence, because brokers may have stored older segments in another location.
-A segment that exists in the store only hints that brokers read the store: a replica of the bucket has the same object.
+If the store has such a segment, it is a hint but no proof: a replica of the bucket has the same object.
 """
 
 from __future__ import annotations

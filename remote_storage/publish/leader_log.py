@@ -138,8 +138,8 @@ def _as_bytes(data: str | bytes | None) -> bytes | None:
 def _is_of_time(message: Message, timestamp: int) -> bool:
     """Return whether a message of the leader has this timestamp (ms).
 
-    If the topic uses LogAppendTime, return True: a broker sets one time for a whole batch, so another timestamp does
-    not prove another record.
+    If the topic uses LogAppendTime, return True. A broker sets one time for a whole batch, so a different timestamp
+    does not prove that the records differ.
     """
     from confluent_kafka import TIMESTAMP_CREATE_TIME
 

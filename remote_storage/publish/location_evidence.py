@@ -128,7 +128,7 @@ class ProvePlace:
     # Read-backs.
 
     def _with_read_back(self, found: LocationVerdict, location: RemoteLocation) -> LocationVerdict:
-        """Make a new read-back if it is useful, and return the verdict that includes its evidence.
+        """Make a new read-back if this is useful, and return the verdict that includes the evidence of the read-back.
 
         A read-back is useful if it can change the state. It is also useful if only the configuration of a broker on
         this host proves the location: the read-back stores a proof for later runs.

@@ -162,8 +162,8 @@ def restore_left(
 ) -> Left:
     """Restore the topic configs that a killed run had changed. Without `apply`, only report these topics.
 
-    A topic is refused if another run works on it for longer than normal (UnblockHeldError). A topic is also refused if
-    another writer may have changed its configs (SettingsAsideError).
+    A topic is refused if another run works on it for longer than a run normally takes (UnblockHeldError). A topic is
+    also refused if another writer may have changed its configs (SettingsAsideError).
 
     Raises:
         BrokerUnavailableError: no broker accepted the configs within a minute.
@@ -189,7 +189,7 @@ def restore_left(
 def _find_left(
     cluster: Cluster, records: SavedConfigsStore, topics: Iterable[str], talk: Talk
 ) -> tuple[list[SavedConfigs], dict[str, TiersnapError]]:
-    """Return the saved configs of topics, and by topic name the errors of topics that another run still holds."""
+    """Return the saved configs of topics, and by topic name the errors of topics on which another run still works."""
     topic_ids = {name: topic.topic_id for name, topic in cluster.topics(topics).items()}
     cluster_id = cluster.cluster_id()
     try:

@@ -48,10 +48,10 @@ def plan_publication(
 
     Args:
         wanted: finished segments by partition.
-        stuck: partitions that are planned even if copying is enabled; any other partition is refused then. The caller
-            must make the copy tasks of these partitions read the published records.
+        stuck: partitions that are planned even if copying is enabled. Other partitions are refused if copying is
+            enabled. The caller must make the copy tasks of `stuck` read the published records.
         complete_segments: returns which segment ids of a partition are complete. Without it, published segments count
-            as complete, and only segments that end above all of them are planned.
+            as complete, and only segments that end above all published segments are planned.
         wrong: see plan_segments.
         compared: ids of brokers' copy attempts that may be published, because every object was compared with the log.
         doubts: reads the segments to publish (see `verify.compare_whole`). Omit it if the caller has read or uploaded

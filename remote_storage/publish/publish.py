@@ -213,8 +213,8 @@ class Publish:
     def _publish_topics(self, reader: MetadataReader, opened: Segments, done: Done) -> None:
         """Publish the topics one by one, then watch their copy tasks.
 
-        An error before the first written record is raised. A later error is added to `doubts`, and partitions whose
-        records were not all written are refused.
+        If an error occurs before the first record is written, raise the error. Add a later error to `doubts`, and
+        refuse the partitions whose records were not all written.
         """
         try:
             for _, partitions in groupby(opened, key=lambda each: each.topic):

@@ -125,7 +125,7 @@ class ReadBackTopic:
         raise self._unavailable("the topic has no leader")
 
     def write(self, now: int) -> None:
-        """Write the old records, and one with the timestamp `now` (ms), which rolls their segment.
+        """Write the old records, then one record with the timestamp `now` (ms), so that the broker rolls a new segment.
 
         Raises:
             DeliveryFailedError: a record was not acknowledged.

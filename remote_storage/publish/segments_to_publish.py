@@ -90,7 +90,7 @@ class PublishPlan:
 
     @property
     def blocked_by(self) -> TiersnapError | None:
-        """Return the error because of which the plan publishes no segment of the partition, or None."""
+        """Return the error that prevents the plan from publishing any segment of the partition, or None."""
         if self.refusal is not None or not self.is_done:
             return self.refusal
         return next(iter(self.errors), None)

@@ -82,7 +82,7 @@ def _remote_settings(settings: Mapping[str, TopicConfig]) -> Iterator[tuple[str,
 
 @dataclass(frozen=True, slots=True)
 class StoragePlace:
-    """The place of remote segments, in the terms of a storage manager's settings."""
+    """The place of remote segments, as a storage manager's settings give it."""
 
     layout: str  # name of the layout
     bucket: str  # S3 bucket; "" for a directory

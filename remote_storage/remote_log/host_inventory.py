@@ -52,7 +52,7 @@ class HostInventory:
     _is_away: bool = False
 
     def beginning(self, partition: Partition) -> Beginning:
-        """Return whether the log begins in remote storage, and the producer state at the first local offset.
+        """Return the producer state at the first local offset, and whether the log begins in remote storage.
 
         If all local segments are tiered, the state is left unknown and no remote segment is read. No upload needs the
         state then.

@@ -136,9 +136,9 @@ def _prefix(topic: str, topic_id: str | None, partition: int | None, *, local: b
 
 
 def read_claims(store: ObjectStore, stored: PartitionObjects, offsets: frozenset[int]) -> dict[str, Claim]:
-    """Return the claims on segments that begin at one of `offsets`, by each segment id in these claims.
+    """Return the claims on segments that begin at one of `offsets`. The keys are segment ids.
 
-    Damaged claims are skipped.
+    A claim is in the result once for each of its segment ids. Damaged claims are skipped.
     """
 
     def read(segment: ClaimedSegment) -> Claim | None:

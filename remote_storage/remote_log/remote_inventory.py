@@ -54,7 +54,7 @@ class RemoteInventory:
             not complete. They are also in `leftovers`.
         unread: segments below the local log that have all objects, but whose manifests were not read.
         unpublished: complete segments that are restored only on request. They are not in `segments`.
-        why_unpublished: the reason why they are not in `segments`, for messages.
+        why_unpublished: the reason why the segments in `unpublished` are not in `segments`, for messages.
     """
 
     partition: TopicIdPartition
@@ -120,7 +120,7 @@ def list_remote_partition(
 
     Args:
         local_start: base offset of the first local segment. Reading stops at segments that end at or below it.
-        since: ms. If given, reading stops only if the records of these segments are also older than `since`.
+        since: ms. If given, reading stops only at segments whose records are all older than `since`, too.
         known: manifests of the partition that were read earlier; by default the manifests in `manifests.json`.
         of_brokers: ids of the brokers' segments to use; None to use all. If given, the claims of segments with other
             ids are read, to find tiersnap's segments.

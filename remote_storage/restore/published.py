@@ -33,8 +33,8 @@ _S = TypeVar("_S", RemoteSegment, IncompleteSegment)
 def as_published(remote: RemoteInventory, published: Published, *, unpublished: bool = False) -> RemoteInventory:
     """Return the inventory with only the segments that the cluster published and did not delete.
 
-    Segments without a record are moved to its `unpublished`. A published segment that is not in the store is added to
-    its `leftovers`, because the segment cannot be used.
+    Segments without a record are moved to `unpublished` of the inventory. A published segment that is not in the store
+    is added to `leftovers` of the inventory, because the segment cannot be used.
 
     Args:
         unpublished: whether the user wants the segments without a record, too.

@@ -84,7 +84,7 @@ def plan_chain(
     Args:
         copies: remote segments of one partition, at least one.
         lineage: leader epochs of the newest segment.
-        unusable: incomplete segments. Errors name the ones that the log would need.
+        unusable: incomplete segments. Errors name the incomplete segments that the log would need.
         log_start_offset: first wanted offset. [default: the start of the lineage, or the first higher offset that a
             segment contains]
         until: wanted end, exclusive. [default: the end of the newest segment, which must be usable]

@@ -7,8 +7,8 @@ An object may be removed if three conditions are true:
     2. the object is older than a grace period, by the store's clock
     3. the cluster in `cluster.json` has no record of the object, or has recorded its deletion
 
-The objects are listed first, and the records are read to their end afterwards. So a record that is written in between
-is read.
+The objects are listed first, and the records are read to their end afterwards. So a record that is written after the
+listing is read, too.
 
 While the topic exists, a complete segment that ends above the published offsets is no orphan, because `publish` may
 still publish it. An attempt with a log is removed only if other segments contain its offsets, and this run read these

@@ -134,7 +134,7 @@ def find_orphans(
 def orphans_of(store: ObjectStore, stored: PartitionObjects, known: KnownPartition, aged: Aged) -> Iterator[Orphan]:
     """Yield the orphans of one partition.
 
-    If the removal from this partition is refused, yield one PARTITION orphan instead of the removable ones.
+    If the removal from this partition is refused, yield one PARTITION orphan instead of the removable orphans.
     """
     listed_at = (*candidates(stored, known, aged), *young_candidates(stored, known, aged))
     offsets = frozenset(each.start_offset for each in listed_at)

@@ -1,8 +1,9 @@
 """Delete the leftovers of ended copy attempts in a partition.
 
 A failed attempt deletes its objects when it ends. If an attempt is killed, the attempt that takes over its claim
-deletes the objects. A server may apply a request late, so an object can still appear after its attempt has ended. Only
-objects of attempts in a claim are deleted, after a grace period (store's clock) that is longer than any attempt.
+deletes the objects. A server may apply a request late, so an object can still appear after its attempt has ended. An
+object is deleted only if a claim contains the segment id of its attempt, and only after a grace period. This period, by
+the store's clock, is longer than any attempt.
 
 The log of a leftover may be the last undamaged log with its offsets. Object names and sizes do not show whether other
 segments are undamaged. So a log is deleted only if the same call has fully read other segments with its offsets and

@@ -1,6 +1,6 @@
 """Remove the invisible leftovers of killed processes: multipart uploads, temporary files and probes.
 
-Only tiersnap's leftovers are removed: uploads whose attempt is in a claim, files with tiersnap's mark in their name,
+Only tiersnap's leftovers are removed: uploads of attempts that a claim names, files with tiersnap's mark in their name,
 and objects below `claims/probe-`. An upload older than a grace period has ended, because its attempt must have given up
 long before. An attempt that got no answer to CreateMultipartUpload begins another upload and never uses the first one.
 Uploads of the Aiven plugin are kept.
@@ -154,7 +154,7 @@ def _delete_probes(store: ObjectStore) -> int:
 def _claimed_uploads(
     store: ObjectStore, uploads: Iterable[UnfinishedUpload], is_wanted: Callable[[str], bool]
 ) -> list[UnfinishedUpload]:
-    """Return the uploads whose attempt is in a claim."""
+    """Return the uploads of attempts that a claim names."""
     return [each.upload for each in uploads_of_segments(store, uploads, is_wanted) if each.claim is not None]
 
 

@@ -124,7 +124,7 @@ class S3Store:
     def read(self, key: str, *, limit: int | None = None) -> ReadObject:
         """See ObjectStore. `read_at` is the Date header of the answer.
 
-        If the answer has no Date, `read_at` is the time of the last write, so the object does not look old.
+        If the answer has no Date, `read_at` is the object's write time, so the object does not look old.
 
         Raises:
             CorruptDataError: the CRC of the content differs from the server's CRC, or `limit` is exceeded.

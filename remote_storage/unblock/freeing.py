@@ -52,7 +52,7 @@ class Freeing:
         )
 
     def plan(self, readiness: Iterable[Readiness], plan: PublishPlan | None, planned: Collection[int] = ()) -> None:
-        """Set `tier`, `publish`, `end` and `reason` of this partition, after the upload or its plan.
+        """Set `tier`, `publish`, `end` and `reason` of this partition, after its upload was finished or planned.
 
         Args:
             readiness: the readiness of the partition's segments.
@@ -129,7 +129,7 @@ class Freeing:
         self.next_offset = self._end_of(plan, TO_PUBLISH | KNOWN_TO_BROKERS)
 
     def skip_freed_by_others(self, plan: PublishPlan) -> None:
-        """Set the counts of a partition that is not published, because its copy task continues without this run."""
+        """Set the counts of a partition whose copy task continues without this run, so that nothing is published."""
         self.publish, self.next_offset = 0, self._end_of(plan, KNOWN_TO_BROKERS)
         if self.end is End.RESTART:
             self.end, self.reason, self.hint = (
@@ -139,7 +139,7 @@ class Freeing:
             )
 
     def _must_look(self, plan: PublishPlan | None) -> bool:
-        """Return whether segments are published whose records the copy task has perhaps not read."""
+        """Return whether the copy task perhaps missed the records of published segments."""
         is_done = plan is not None and self._end_of(plan, KNOWN_TO_BROKERS) > self.stuck.next_offset
         return is_done or self.stuck.ignores_published
 

@@ -139,7 +139,7 @@ class Unblock:
     def _lost_epochs(self, cache: MetadataCache, candidates: Mapping[TopicIdPartition, int]) -> Iterator[LostEpochs]:
         """Yield the partitions whose copy task fails because leader epochs are lost.
 
-        A partition is checked only if the owner of a log directory leads it.
+        A partition is checked only if its leader is the broker of a log directory.
         """
         for log_dir in self.log_dirs.values():
             owner = read_properties(log_dir.filesystem, log_dir.path)
