@@ -97,7 +97,7 @@ def _refused(
 
 
 def _left(cluster: Cluster, topic: str, saved: SavedConfigs | None) -> PausedTopic | None:
-    """Return a topic that still has the mark of a pause; None if a run has just resumed copying of the topic."""
+    """Return a topic that still has the mark of a pause; None if the mark has been removed meanwhile."""
     if saved is not None:
         why = "an earlier run ended without resuming copying: nothing is tiered, and retention deletes nothing"
         return PausedTopic(topic, PauseState.LEFT, why)

@@ -58,7 +58,7 @@ class ProvePlace:
     talk: Callable[[str], None]  # reports finished and slow steps
 
     def location(self, given: str | None) -> RemoteLocation:
-        """Return the store with the brokers' layout.
+        """Return the remote location: the store in the layout that brokers use.
 
         The class of the brokers' storage manager determines the layout. If tiersnap does not know the class, the newest
         segment that brokers uploaded determines the layout.

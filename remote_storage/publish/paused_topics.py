@@ -75,7 +75,7 @@ class PausedTopics:
         self._pauses[asked.saved.topic] = asked
 
     def check_if_copied(self, partitions: Collection[TopicIdPartition]) -> None:
-        """Call `check`. If another user disabled copying of the topic, do nothing."""
+        """Call `check`, unless another user disabled copying of the topic."""
         settings = self.cluster.settings(next(iter(partitions)).topic)
         if is_marked(settings) or not is_copying_off(settings):
             self.check(partitions)
@@ -160,7 +160,7 @@ class Left:
 def restore_left(
     cluster: Cluster, records: SavedConfigsStore, topics: Iterable[str], talk: Talk, *, apply: bool
 ) -> Left:
-    """Restore the topic configs that a killed run had changed. Without `apply`, only report these topics.
+    """Restore the topic configs that a killed run had changed. Without `apply`, only report the topics.
 
     A topic is refused if another run works on it for longer than a run normally takes (UnblockHeldError). A topic is
     also refused if another writer may have changed its configs (SettingsAsideError).

@@ -55,7 +55,7 @@ _NEEDS = "--prove needs Kafka 3.9 or later in KRaft mode, and the permissions to
 
 @dataclass(frozen=True)
 class ReadBack:
-    """A read-back at one location. The caller has called `records.find`."""
+    """A read-back at one location. The caller must call `records.find` first."""
 
     cluster: Cluster
     metadata_topic: MetadataTopic

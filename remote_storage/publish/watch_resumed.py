@@ -16,7 +16,7 @@ _ROUNDS = 3
 def watch_resumed(
     topics: Iterable[str], watch: Callable[[list[str]], Iterable[str]], pause: Callable[[str], object]
 ) -> list[str]:
-    """Watch in at most three rounds. Pause the failing topics again before the second and the third round.
+    """Watch the copy tasks in at most three rounds. Before the second and the third round, pause failing topics again.
 
     Args:
         topics: names of topics that were paused and resumed once.

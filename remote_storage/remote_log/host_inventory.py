@@ -80,7 +80,9 @@ class HostInventory:
         return self._asked(partition, lambda: find_lost_producers(self.look, filesystem, partition, self.expiry), None)
 
     def coverage(self, partition: Partition, log_end_offset: int = ENDLESS) -> RemoteCoverage:
-        """Return the remote coverage of the partition. After a failure, it is empty, and an error is added to `errors`.
+        """Return the remote coverage of the partition.
+
+        After a failure, the coverage is empty, and an error is added to `errors`.
 
         Args:
             log_end_offset: exclusive; ENDLESS if the local log was not read.

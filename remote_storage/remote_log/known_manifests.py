@@ -144,9 +144,10 @@ class KnownManifests:
 
 
 def reads_before(size: int | None) -> int:
-    """Return how many manifest objects to read one by one. After that, `manifests.json` is read.
+    """Return how many manifest objects to read one by one before `manifests.json` is read.
 
-    A small `manifests.json` is read at once. Reading a large one takes longer than reading a few manifest objects.
+    The number is 0 for a small `manifests.json`. Reading a large `manifests.json` takes longer than reading a few
+    manifest objects.
 
     Args:
         size: see KnownManifests.

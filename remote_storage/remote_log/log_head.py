@@ -100,7 +100,7 @@ class Uploads:
     deleted: Collection[str] = ()
 
     def has_any(self, start: int, end: int | None) -> bool:
-        """Return whether a segment with a base offset in [start, end) was uploaded. This usually needs one request."""
+        """Return whether a segment with a base offset in [start, end) was uploaded. Usually needs one request."""
         if end is None:
             end = ENDLESS
         within = range(start, end)

@@ -216,7 +216,8 @@ class LostBelow:
     def _read_around(self, segments: Sequence[SegmentObjects], suspected: Iterable[int]) -> None:
         """Read the segments around each suspected offset.
 
-        Above the offset, reading ends at the first segment with offsets of this log. Below it, see `_read_below`.
+        Above the offset, reading ends at the first segment with offsets of this log. Segments below the offset are
+        read by `_read_below`.
         """
         starts = [each.start_offset for each in segments]
         highest = {bisect_right(starts, offset): offset for offset in suspected}

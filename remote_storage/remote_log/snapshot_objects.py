@@ -112,7 +112,7 @@ def manifest_objects(store: ObjectStore, partition: TopicIdPartition) -> Iterato
 def readable_manifests(
     store: ObjectStore, listed: Iterable[ObjectInfo]
 ) -> Iterator[tuple[ObjectInfo, SnapshotManifest]]:
-    """Yield each readable snapshot manifest with its object. Log a warning for each damaged one."""
+    """Yield each readable snapshot manifest with its object. Log a warning for each damaged manifest."""
     for found in listed:
         try:
             yield found, _read_manifest(store, found)

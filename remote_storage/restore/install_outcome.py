@@ -64,7 +64,7 @@ class StoredBy:
 
 @dataclass(frozen=True, slots=True)
 class PlannedInstall:
-    """A snapshot offset of the plan."""
+    """The plan for one snapshot offset."""
 
     offset: int
     action: InstallOutcome

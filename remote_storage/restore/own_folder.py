@@ -73,7 +73,7 @@ class OwnFolder:
     def new_file(self, name: str) -> Iterator[BinaryIO]:
         """Create a file for writing, and sync it at the end of the `with` block.
 
-        An existing file is unlinked first. An error leaves no file.
+        An existing file is unlinked first. If an error occurs, the new file is unlinked, too.
         """
         self.remove(name)
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW

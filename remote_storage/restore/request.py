@@ -51,7 +51,7 @@ class RestoreRequest:
 
     @property
     def numbers(self) -> frozenset[int]:
-        """Return the numbers of the requested partitions. Empty for all partitions in remote storage."""
+        """Return the numbers of the requested partitions; empty if the user requested all partitions."""
         return frozenset(number for _, number in self.partitions)
 
     @property

@@ -82,7 +82,7 @@ def plan_topic(
         DeletedByClusterError: see `as_published`.
         UnpublishedError: the log needs segments that are not known to be published.
         ObjectNotFoundError, RemoteGapError, MissingHeadError, MissingTailError: see `plan_chain`.
-        FolderDiffersError: the folder exists with other segments.
+        FolderDiffersError: the folder of a partition exists, but has other segments.
         CorruptDataError: see `read_lineage`.
     """
     found, records = list(found), published or {}

@@ -143,7 +143,7 @@ def _log_start(
     """Return the first offset of the log: the wanted offset, or the first offset above it that a segment contains.
 
     Args:
-        is_given: whether the user gave the wanted offset. The log must then begin there.
+        is_given: whether the user gave the wanted offset. If so, the log must begin at this offset.
 
     Raises:
         RemoteGapError: no segment contains the given offset.

@@ -207,7 +207,9 @@ def new_file(folder: int, name: str) -> Iterator[BinaryIO]:
 
 
 def entries(folder: int, beginning: str = "") -> tuple[list[str], list[tuple[str, os.stat_result]]]:
-    """Return the names of the folders in a folder, and the names and status of its plain files. Skip all other kinds.
+    """Return the names of the folders in a folder, and the names and status of its plain files.
+
+    Symlinks and special files are skipped.
 
     Args:
         beginning: names without this beginning are skipped, and their status is not read.

@@ -44,7 +44,7 @@ class TokenBucket:
         self.tokens = self.rate
 
     def take(self, size: int, now: float) -> float:
-        """Take `size` tokens, and return the seconds that the caller must wait before it sends the bytes."""
+        """Take `size` tokens, and return the seconds that the caller must wait to keep the rate."""
         self.tokens = min(self.rate, self.tokens + (now - self.at) * self.rate) - size
         self.at = now
         return max(0.0, -self.tokens / self.rate)
@@ -61,7 +61,7 @@ class Pace:
         self._lock = threading.Lock()
 
     def wait_for(self, size: int) -> None:
-        """Take `size` tokens from the bucket, and wait until `size` bytes may be sent."""
+        """Take `size` tokens from the bucket, and wait as long as the rate requires."""
         with self._lock:
             seconds = self._bucket.take(size, self._clock())
         if seconds > 0:

@@ -97,7 +97,7 @@ _REDIRECTS = frozenset({301, 302, 307, 308})
 
 
 def names_no_region(answer: S3Answer) -> bool:
-    """Return whether an answer is a redirect that does not name the region. A redirect of AWS always names it.
+    """Return whether an answer is a redirect that does not name the region. AWS always names the region.
 
     botocore would ask HeadBucket for the region, and get the same redirect again, until Python's stack overflows.
     """
