@@ -1,1 +1,1 @@
-"""The Spark job of `tiersnap run` and of the other commands that use a warehouse, one module per stage."""
+"""The Spark jobs of `tiersnap run` and of the other commands that use a warehouse. Each stage of a run has a module."""

@@ -63,7 +63,7 @@ def stale_segments(listed: DataFrame, known: DataFrame) -> DataFrame:
 
     A segment becomes stale if the broker truncates the log, if the log cleaner merges segments, or if the topic is
     created again. Segments below the first listed segment are not returned, because retention deleted them.
-    Partitions with findings in their folder are skipped.
+    Partitions are skipped if the listing has findings about their folder, such as an unreadable file.
 
     Args:
         listed: the listed partitions (schema LISTED).

@@ -161,15 +161,16 @@ def discover(
     Args:
         sources: URIs; duplicates count once.
         topic: matches complete topic names; None for all topics.
-        may_be_none: raise no error if no partition matches `topic`. If `topic` is None, sources may always be empty.
+        may_be_none: raise no error if no partition matches `topic`. If `topic` is None, empty sources never raise an
+            error.
         log_starts: the offsets of --log-start, by TOPIC-PARTITION.
 
     Raises:
         SourceNotFoundError: a source does not exist.
         NotALogDirError: a source is no log directory, or no partition matches `topic`.
-        CorruptDataError: a collected folder cannot be read.
-        UsageError: a collected folder cannot be read; --log-start contradicts a checkpoint, or names a partition that
-            no source has.
+        CorruptDataError: the file `collected.json` of a collected folder is damaged.
+        UsageError: a newer tiersnap wrote a collected folder; --log-start contradicts a checkpoint, or names a
+            partition that no source has.
     """
     found = Discovered([], [], {}, {}, {})
     names = places_of(sources)
@@ -219,7 +220,7 @@ def refuse_two_clusters(owners: Mapping[str, MetaProperties]) -> None:
 def facts_from_cluster(
     cluster: Cluster, found: Discovered, told: Mapping[str, StatedFacts], *, is_bounded: bool
 ) -> dict[str, StatedFacts]:
-    """Return the facts in `told`, with the offsets and topic ids of the cluster added, by folder name.
+    """Add the topic ids and offsets that the cluster reports to the facts in `told`. Return the facts by folder name.
 
     Args:
         cluster: asked for the topic ids and the leaders' offsets.

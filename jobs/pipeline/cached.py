@@ -18,8 +18,8 @@ Keep = Callable[[DataFrame], DataFrame]
 def kept() -> Iterator[Keep]:
     """Yield a function that caches a DataFrame until the context closes.
 
-    Spark reads a later DataFrame from the session's cache if its plan equals the plan of a cached one. Without the
-    cleanup the next run in this session would read the rows of a failed run.
+    Spark reads the rows of a DataFrame from the session's cache if a cached DataFrame has an equal plan. If a failed
+    run left DataFrames in the cache, the next run in this session would read the failed run's rows.
     """
     frames: list[DataFrame] = []
 

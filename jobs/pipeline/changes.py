@@ -44,13 +44,14 @@ def partition_changes(
           the state, or a claim in remote storage names it.
         - `is_changed` (bool): the partition needs a replay.
         - `segment_count`: number of listed segments.
-        - `decode_count`: number of segments to decode. `decode_bytes`: their bytes. `wanted`: array of these segments,
-          with `topic_id`, and with `base_offset` and all later columns of WANTED.
+        - `decode_count`: number of segments to decode. `decode_bytes`: number of bytes to read from their files.
+          `wanted`: array of these segments, with the columns of WANTED except PARTITION_KEY.
         - `retry_count`: how many of these segments have not changed, but could not be read by an earlier run.
         - `left_out_count`, `left_out_bytes`: number and bytes of segments that no run decoded and that no replay needs.
           Such segments are in remote storage or before the scan window.
         - `finding_count`, `copy_count`: length of `findings` and of `copies` in `listed`.
-        - `unknown_encryption`: 1 if no manifest shows whether the plugin encrypts this partition, else 0.
+        - `unknown_encryption`: 1 if no manifest in remote storage shows whether the brokers' plugin encrypts this
+          partition, else 0.
         - `unread_count`: number of snapshot files that the last replay could not read, 0 if `is_changed`; see `unread`.
     """
     rows = _segments(listed, partitions, remote_log_segments, options_digest)
@@ -73,9 +74,10 @@ def partition_changes(
 
 
 def _segments(listed: DataFrame, partitions: DataFrame, remote_log_segments: DataFrame, digest: str) -> DataFrame:
-    """Return one row per segment: SEGMENT_FILES, `partition_state` and `lost_decodes`.
+    """Return one row per listed segment: the columns SEGMENT_FILES, and columns about its partition.
 
-    A partition without segments has one row in which the columns of the segment are null.
+    `partition_state` is a struct with facts about the partition. `lost_decodes` is a column of `known.lost`. A
+    partition without segments has one row in which the columns of the segment are null.
     """
     known = listed.join(present_partitions(partitions), on=list(PARTITION_KEY), how="left")
     known = known.join(lost(remote_log_segments), on=["topic_id", "partition"], how="left")
@@ -156,7 +158,7 @@ def _of_partitions(segments: DataFrame, digest: str) -> DataFrame:
 
 
 def _is_as_it_was(was_not_read: Column, *, check_crc: bool) -> Column:
-    """Return a condition: the newest decode of the segment is valid for the listed file, and has all needed parts.
+    """Return a condition: the newest decode of the segment is valid for the listed file, and is divided at all `cuts`.
 
     Args:
         was_not_read: condition that the newest decode could not read the segment.

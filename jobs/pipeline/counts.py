@@ -87,7 +87,7 @@ def count_replicas_without_producers(
 def count_doubt(outcome: RunOutcome, doubted: str | None, place: str) -> None:
     """Record an error if the remote location lacks the start of a partition, and the run has no other error.
 
-    Another error may be the cause, because it may hide remote segments.
+    If the run has another error, that error may have hidden remote segments.
 
     Args:
         outcome: the counts to add to.
@@ -160,7 +160,7 @@ def failures(is_error: Column) -> tuple[Column, ...]:
 
 
 def _count_failures(outcome: RunOutcome, counts: RunTotals | Row) -> bool:
-    """Add the counts that `failures` made to `outcome.error_codes`. Return whether any count is above 0."""
+    """Add counts of `failures` to `outcome.error_codes`. Return whether the counts contain an error."""
     by_code = Counter({TransientError.exit_code: counts.transient})
     by_code.update({kind.exit_code: getattr(counts, column) for column, kind in FAILURES.items()})
     by_code[UnfinishedError.exit_code] += counts.errors - by_code.total()

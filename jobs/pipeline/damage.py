@@ -46,11 +46,11 @@ class Damage:
 
     @property
     def damaged(self) -> int:
-        """Return the number of findings of damage, without the kinds in NOT_DAMAGED, such as unreadable files."""
+        """Return the number of findings of damage. Kinds in NOT_DAMAGED, such as PERMISSION_DENIED, do not count."""
         return sum(count for kind, count in self.counts.items() if kind not in NOT_DAMAGED)
 
     def behind(self, findings: Sequence[Finding]) -> Damage:
-        """Return a copy of this Damage with `findings` before the present ones."""
+        """Return a copy of this Damage with `findings` inserted before its own findings."""
         counts = Counter(self.counts)
         counts.update(finding.finding_kind for finding in findings)
         return replace(self, findings=[*findings, *self.findings], counts=counts)

@@ -36,7 +36,7 @@ def is_of(kinds: Iterable[FactKind]) -> Column:
 
 
 def _with_key(rows: DataFrame, key: Sequence[str]) -> DataFrame:
-    """Return the rows whose key columns are not null. All rows have a key, so the filter removes no row.
+    """Add the filter that no key column is null. The filter removes no row, because all rows have a key.
 
     A join adds the same filter. Delta Lake reads its transaction log once per set of filters, so equal filters save a
     read.
@@ -77,7 +77,7 @@ def lost(remote_log_segments: DataFrame) -> DataFrame:
         - `topic_id`, `partition`.
         - `lost_run`: the last run with such a failure, or null. If it is not null, the tables are outdated, and the
           partition must be replayed from its log start offset.
-        - `lost_decodes`: array of segments (`base_offset`, `run`). The upload in this run found that the segment
+        - `lost_decodes`: array of segments (`base_offset`, `run`). The upload in the run `run` found that the segment
           differs from its decode, although its size and time had not changed.
         - `last_run`: the last run that wrote a row about the partition.
     """

@@ -40,7 +40,8 @@ def with_window(listed: ListedPartition, filesystem: FileSystem, partition: Part
         listed: the partition.
         filesystem: file system of the log directory.
         partition: files of the same partition.
-        since: ms since the epoch. A segment at the start of the log is outside the window if all its records are older.
+        since: ms since the epoch. The window leaves out the segments at the start of the log whose records are all
+            older than this time.
     """
     reader = snapshot_reader(filesystem, partition)
     told: list[int | None] = []
@@ -109,10 +110,10 @@ class StatedFacts:
     leader_high_watermark: int | None = None
 
     def located(self, partition: Partition) -> Partition:
-        """Return the partition with the log start offset of --log-start, else of its files or its leader.
+        """Return the partition with its log start offset: that of its checkpoint, else of --log-start.
 
-        If the files have no log start offset, or a lower offset than the leader, take the leader's offset. If the topic
-        ids differ, ignore the leader's offset.
+        Use the leader's offset if neither is known, or if the log starts in remote storage and the leader's offset is
+        higher. If the topic ids differ, ignore the leader's offset.
         """
         stated = with_log_start(partition, self.log_start)
         return with_leaders(stated, self.leader_log_start) if self.topic_id == stated.topic_id else stated
@@ -153,7 +154,8 @@ class ListPartitions:
     Attributes:
         topic_ids: topic ids by name, for topics without an id on disk.
         look: lists remote segments; None if remote storage is not read.
-        since: ms since the epoch. The scan window starts at the first segment with a later record; None for no window.
+        since: ms since the epoch. The scan window starts at the first segment with a record of this time or later.
+            None for no window.
         wants_start: whether to find a snapshot in remote storage from which a replay can start.
         living: the broker's expiration of producers, to find replicas that lost active producers; None to skip this.
     """
@@ -211,9 +213,10 @@ def folders(
 ) -> DataFrame:
     """Return the folders to list (schema FOLDERS), spread over tasks.
 
-    Each task gets neighbouring folders in order, because ListingAhead reads the keys of a topic in this order.
+    Each task gets neighbouring folders in order, because ListingAhead lists the objects of a topic in this order.
 
-    Each call returns a new plan. Otherwise Spark would read an equal plan from its cache, although files have changed.
+    The plan of each returned DataFrame is unique. With an equal plan Spark would return the cached rows of an earlier
+    call, although files may have changed since.
 
     Args:
         spark: session.

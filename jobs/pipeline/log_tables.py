@@ -2,7 +2,7 @@
 
 The table `segments` has the producer deltas of each segment. The table `partitions` has the state at the active
 segment's base offset, from the newest replay. State and deltas give the result of a replay without reading the log.
-The newest batches of each producer are known only if `tiersnap decode` wrote the headers of the same files.
+The newest batches of each producer are known only if `tiersnap decode` wrote the headers of the replayed files.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class LogTables:
         state: entries (ENTRY_DTYPE) at the active segment's base offset (`state_offset`); None if the tables have gaps.
         end: entries (ENTRY_DTYPE) at the log end; None if the tables have gaps.
         after: deltas (DELTA_DTYPE) from `state_offset` to the log end.
-        sightings: for each producer, the decoded ranges of batches that name it.
+        sightings: for each producer, its first and last decoded ranges of batches (Run).
         read_from: all segments from this base offset to the log end were decoded.
         closed_timestamp: ms, largest record timestamp of the last closed segment; -1 if no segment is closed.
         batches: the newest five batches of each producer (BATCH_DTYPE); empty if the tables lack headers.
@@ -94,7 +94,7 @@ def read_log_tables(rows: PartitionInput) -> LogTables | None:
 def _read_from(segments: dict[int, SegmentFacts], decoded: set[int]) -> int:
     """Return the lowest base offset such that all segments from there to the log end are decoded.
 
-    If the last segment is not decoded, return its end offset. If this segment is active, return its base offset.
+    If the last segment is not decoded, return its end offset, or its base offset for an active segment.
     """
     found = max((each.next_base_offset or base for base, each in segments.items()), default=0)
     for base in sorted(segments, reverse=True):

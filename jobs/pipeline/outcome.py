@@ -53,7 +53,7 @@ class RunOutcome:
 
     @property
     def may_end_better(self) -> bool:
-        """Return whether the run had an error that another run may not have."""
+        """Return whether the run had an error besides lost offsets. A new run may succeed after such an error."""
         return self.error_count > self.lost_count
 
     def problems(self, settings: RunSettings) -> Iterator[Problem]:

@@ -2,7 +2,7 @@
 
     LISTED    one row: the listed partition
     FACTS     current rows of the table `partitions`; without the stored state if the replay may not start from it
-    COPIES    the newest row of each copy attempt in `remote_log_segments`; if a scan has a window, also refusals
+    COPIES    the newest row of each copy attempt in `remote_log_segments`; if a scan has a window, also refused uploads
     WINDOW    only for a replay that starts inside the log: the rows of DECODES, a second time
     DECODES   rows of the table `segments`, ascending in base offset and part
     BATCHES   only for a survey: headers of the newest batches of each producer, ascending in offset
@@ -90,7 +90,7 @@ class PartitionInput:
     Attributes:
         listed: the listed partition; None if no row has the source LISTED.
         results: the results of the last replay; None if no row has the source FACTS.
-        facts: the facts of `results`.
+        facts: the rows of the source FACTS, from which `results` is made.
         copies: complete remote segments and running copy attempts.
         refusals: uploads that failed because the segment's snapshot lacks a transaction.
     """

@@ -60,7 +60,7 @@ class LogDirSource:
         Args:
             folder: name of the partition folder.
             topic_ids: topic ids by name, for topics without an id on disk.
-            located: returns the partition with its log start offset, if that is known from outside the files.
+            located: returns the partition with its log start offset, which may come from --log-start or the leader.
         """
         found = self.log_dir.partition(folder)
         partition = located(replace(found, topic_id=found.topic_id or topic_ids.get(found.topic)))
@@ -75,8 +75,9 @@ def open_source(uri: str) -> PartitionSource:
 
     Raises:
         SourceNotFoundError: `uri` does not exist.
-        NotALogDirError: `uri` is neither a log directory nor a collected folder.
-        UsageError, CorruptDataError: the collected folder cannot be read.
+        NotALogDirError: `uri` is neither a log directory nor a collected folder, or no partition was collected yet.
+        UsageError: a newer tiersnap wrote the collected folder.
+        CorruptDataError: the file `collected.json` of the collected folder is damaged.
     """
     collected = open_collected(uri)
     if collected is not None:

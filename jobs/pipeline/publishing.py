@@ -91,7 +91,7 @@ def _waiting(listed: DataFrame, groups: DataFrame) -> list[Row]:
 
 
 def _uploaded(remote_log_segments: DataFrame, run: int) -> frozenset[str]:
-    """Return the segment ids that run number `run` uploaded. The upload compared their bytes with the log."""
+    """Return the ids of the segments that the run `run` uploaded. The upload compared the bytes with the log."""
     is_finished = F.col("is_ours") & (F.col("state") == COPY_FINISHED)
     sent = remote_log_segments.where((F.col("run") == run) & is_finished & (F.col("object_bytes") > 0))
     return frozenset(row.segment_id for row in sent.select("segment_id").collect())

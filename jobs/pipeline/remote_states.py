@@ -78,7 +78,10 @@ def differences(listed: DataFrame, remote_log_segments: DataFrame, *, run: int) 
 
 
 def _is_published() -> Column:
-    """Return `is_published` of the found remote segment; if it is null, true if the table has true, else null."""
+    """Return the value of `is_published` for a found remote segment.
+
+    If the found value is null, keep a stored true, and replace a stored false with null.
+    """
     return F.coalesce(F.col("found.is_published"), F.when(F.col("known.is_published"), F.lit(True)))
 
 
@@ -98,7 +101,10 @@ def _with_record() -> Column:
 
 
 def _is_gone() -> Column:
-    """Return a condition: the table has the remote segment, its offsets were listed, and it was not found."""
+    """Return a condition: the table has the remote segment, and this run did not find it.
+
+    The condition is false for segments below the first local segment, because a run does not list them.
+    """
     existed = F.col("known.state").isin(str(COPY_STARTED), str(COPY_FINISHED))
     return F.isnull("found") & existed & (F.col("known.next_base_offset") > F.col("local_start"))
 

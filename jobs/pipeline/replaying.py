@@ -84,7 +84,7 @@ class TableDecodes:
     rows: PartitionInput
 
     def begin_at(self, offset: int) -> None:
-        """Do nothing: the rows below the start of the replay have no deltas."""
+        """Do nothing. Segments below `offset` need not be skipped, because their rows have no deltas."""
 
     def window(self) -> Iterator[WindowDecode]:
         """See DecodeSource."""

@@ -48,8 +48,8 @@ def run(
 
     Raises:
         TransientError: another run writes to the warehouse.
-        UsageError: two sources contain the same partition; a source belongs to another cluster; the workers lack the
-            package.
+        UsageError: two sources contain the same partition; a source belongs to another cluster; Spark's workers lack
+            the package tiersnap.
         SourceNotFoundError: a source does not exist.
         NotALogDirError: a source is no log directory. `run_input` lists the other errors.
     """

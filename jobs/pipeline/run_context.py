@@ -73,7 +73,7 @@ class RunContext:
 
     @property
     def collected(self) -> dict[str, str]:
-        """Return the name to print for each collected folder, by URI: the log directory that was collected."""
+        """Return the printed names of the original log directories, by URI of the collected folder."""
         return self.given.found.collected
 
     def append(self, table: str, rows: DataFrame) -> None:

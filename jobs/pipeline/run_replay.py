@@ -80,8 +80,8 @@ def _changed(run: RunContext, listed: DataFrame, totals: RunTotals, *, reads_aga
         run: the run.
         listed: the listed partitions (schema LISTED), one replica each.
         totals: sums of the listing.
-        reads_again: try again to read snapshot files that an earlier run could not read. If a file has another result,
-            its partition is replayed too.
+        reads_again: try again to read snapshot files that an earlier run could not read. If a file can be read now, or
+            fails with another error, its partition is replayed too.
     """
     changed = changes_of(run, listed)
     if reads_again:

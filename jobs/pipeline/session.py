@@ -106,7 +106,8 @@ def open_session(master: str | None, conf: Mapping[str, str], *, java_options: s
     """Return the active session, or create one.
 
     Args:
-        master: master of a new session; None for the master in `conf` or of spark-submit, else for this host.
+        master: master of a new session. None for the master in `conf`, else that of spark-submit or SPARK_REMOTE, else
+            `local[*]`.
         conf: settings that override the defaults.
         java_options: options of a new JVM, used if `conf` has no Java options.
 
@@ -237,8 +238,8 @@ def _interrupts_later() -> Iterator[None]:
     """Delay Ctrl-C and SIGTERM until Spark has started.
 
     An interrupt during the start would leave a JVM that waits forever. When the block ends, the earlier handlers are
-    restored, also in place of PySpark's own handler. PySpark's handler would cancel jobs, and the failure of a
-    cancelled job would hide the interrupt.
+    restored. They also replace the handler that PySpark installed in the block. PySpark's handler would cancel jobs,
+    and the failure of a cancelled job would hide the interrupt.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -27,10 +27,10 @@ _START_SOON = {
 
 @contextmanager
 def sized_for(spark: SparkSession, folders: int) -> Iterator[int]:
-    """Set the session's number of shuffle tasks for a number of partition folders, and restore it afterwards.
+    """Fit the session's number of shuffle tasks to the number of partition folders, and restore the setting afterwards.
 
-    Yield the number of tasks that the session had before. Stages that read segments or upload use that number. Joins
-    and counts need fewer tasks.
+    Yield the number of tasks that the session had before, for the stages that read segments or upload. Joins and
+    counts need fewer tasks than those stages.
     """
     most = shuffle_tasks(spark)
     settings = {_TASKS: str(max(1, min(most, -(-folders // _FOLDERS_PER_TASK))))}

@@ -91,7 +91,7 @@ class SimulatePartition:
             yield WHAT_IF.batch(self.rows(found))
 
     def rows(self, found: LogTables) -> Iterator[WhatIfRow]:
-        """Yield a row for each answer, then the row of counts."""
+        """Yield a row for each simulated write with the brokers' answers, then the row of counts."""
         key, settings = ReplicaKey(found.results.log_dir, found.results.topic, found.results.partition), self.settings
         tally = Tally()
         both = self._both(found)
@@ -129,7 +129,7 @@ _COUNTED = ("writes", "example")
 
 @dataclass
 class SimulateOutcome:
-    """The answers of all partitions."""
+    """The brokers' answers to the simulated writes of all partitions."""
 
     rows: list[FleetWrite]  # kinds of writes with their number of partitions, duplicates first
     tally: Tally
@@ -148,7 +148,7 @@ def simulate_warehouse(
         warehouse: URI.
         selection: the partitions.
         task: simulates one partition.
-        everything: also return answers of the replica that equal the leader's.
+        everything: also return the writes to which the leader and the replica give the same answer.
 
     Raises:
         SourceNotFoundError: no partition was replayed in the warehouse.

@@ -70,7 +70,7 @@ class SourceFilter:
             options: values by name in lower case.
 
         Raises:
-            ValueError: `topic` is no regular expression, or another value is no number.
+            ValueError: `topic` is no regular expression, or `partition` or an offset is no number.
         """
         topic = partition = None
         if "topic" in options:

@@ -86,7 +86,7 @@ def to_report(
     Args:
         groups: rows of `verdict_groups` or of `verdict_runs`.
         readiness_of: returns the verdicts (schema READINESS) of the given partitions (PARTITION_KEY). It is called if
-            `groups` comes from `verdict_groups`, which has no segments.
+            `groups` are rows of `verdict_groups`, because they do not show which segments are neighbours.
         run: facts about the run.
         spark: session.
     """
@@ -125,7 +125,7 @@ def _coded(table: pa.Table, topics: Codes, log_dirs: Codes) -> pa.Table:
 
 @dataclass(frozen=True)
 class KnownReplicasWithoutProducers:
-    """The replicas without producers: those in the table `runs` before a run, and those after the run."""
+    """The replicas without producers that the table `runs` has before a run, and those that it must have afterwards."""
 
     before: tuple[ReplicaWithoutProducers, ...]
     after: tuple[ReplicaWithoutProducers, ...]

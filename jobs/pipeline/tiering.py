@@ -38,10 +38,10 @@ def ready_segments(judged: DataFrame, listed: DataFrame, schema: pa.Schema) -> D
 
 
 def ending_before(ready: DataFrame, until: int) -> DataFrame:
-    """Return each partition's segments up to the first one (exclusive) with a largest timestamp of `until` or later.
+    """Return each partition's segments below the first segment whose largest timestamp is `until` or later.
 
-    All segments after that one are left out too, whatever their timestamps, because segments must become visible in
-    offset order.
+    All segments above that segment are left out too, whatever their timestamps, because segments must become visible
+    in offset order.
 
     Args:
         ready: the segments to upload (schema READY).
@@ -73,7 +73,7 @@ def in_steps(ready: DataFrame, tasks: int, *, whole_partitions: bool) -> DataFra
 
 
 def without_failed(ready: DataFrame, remote_log_segments: DataFrame, *, run: int) -> DataFrame:
-    """Leave out partitions with a failed upload in this run, because uploaded segments must have no gap."""
+    """Leave out partitions with a failed upload in this run. Later uploads would leave a gap of offsets."""
     failed = remote_log_segments.where((F.col("run") == run) & F.isnotnull("error")).select(*TOPIC_PARTITION)
     return ready.join(failed, on=list(TOPIC_PARTITION), how="left_anti")
 
@@ -87,7 +87,7 @@ def tier(
 ) -> DataFrame:
     """Upload the segments of each partition in offset order, and return the outcomes (schema TIERED).
 
-    The order matters, because a broker never goes back to upload a gap.
+    The order matters, because a broker copies segments only above the highest remote offset, and never fills a gap.
 
     Args:
         ready: the segments to upload (schema READY).

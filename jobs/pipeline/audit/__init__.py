@@ -4,5 +4,5 @@
        └────── segments ───▶ holes ────────────────▶ offset gaps ──────────────────────┴─ judged ──▶ AUDIT_FINDINGS
 
 One window per producer and one aggregate per segment cover all batches. More windows then cover the suspects only:
-producers with a batch that does not follow its predecessor, and segments that lack offsets.
+producers with an unexpected batch or marker, and segments that lack offsets.
 """

@@ -39,7 +39,7 @@ class Audited:
 def audit(
     batches: DataFrame, partitions: DataFrame, listed: DataFrame, ids: DataFrame, *, run: int, expiration: int | None
 ) -> Iterator[Audited]:
-    """Audit batch headers. The yielded DataFrames are cached, and usable until the context closes.
+    """Audit batch headers, and yield the result to a `with` block. Its DataFrames are cached until the block ends.
 
     Args:
         batches: rows of the table `record_batches`, from one decode per segment.
@@ -90,6 +90,6 @@ def offset_gaps(holes: DataFrame) -> DataFrame:
 
 
 def worst_first(findings: DataFrame) -> DataFrame:
-    """Return the findings ordered by harm, the worst first, then by kind and place."""
+    """Return the findings ordered by harm, the worst first, then by kind, partition, first offset and producer id."""
     rank = F.array_position(F.array(*(F.lit(str(harm)) for harm in Harm)), F.col("harm"))
     return findings.orderBy(rank, "kind", "log_dir", "topic", "partition", "first_offset", "producer_id")

@@ -1,6 +1,7 @@
 """Findings about epochs and transactions. Each kind has a function that returns a column made by `found.found`.
 
-The epoch rules also apply to batches without sequences, since a broker refuses every batch below the producer's epoch.
+The epoch rules also apply to batches without sequences, since a broker refuses every batch with a lower epoch than its
+producer's epoch.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ def _is_below(epoch: str) -> Column:
 def _is_of_operator() -> Column:
     """Return a condition: an operator wrote this ABORT with `kafka-transactions.sh abort`.
 
-    That tool sends the coordinator epoch of the producer state, or 0 if the producer state has none.
+    If the producer state has no coordinator epoch, that tool sends 0. Otherwise the tool sends this coordinator epoch,
+    so the ABORT is no zombie marker.
     """
     return F.col("was_open") & (F.col("marker") == ABORT) & (F.col("coordinator_epoch") <= 0)
 
@@ -34,18 +36,18 @@ def fencing() -> tuple[Column, ...]:
 def zombie_write() -> Column:
     """Return the finding of a batch whose epoch is below the epoch of an earlier marker.
 
-    When the producer wrote the batch, the coordinator had already fenced it.
+    When the producer wrote the batch, the coordinator had already fenced the producer.
     """
     condition = F.col("is_of_client") & _is_below("marked_epoch")
     return found(AuditKind.ZOMBIE_WRITE, condition, **{**forgotten(), **_of_marker()})
 
 
 def zombie_marker() -> Column:
-    """Return the finding of a marker with a lower producer epoch or a lower coordinator epoch.
+    """Return the finding of a marker whose producer epoch or coordinator epoch is too low.
 
-    The producer epoch is compared with the producer's previous batch or marker. Earlier rows may have a higher epoch,
-    because a coordinator aborts a zombie's transaction in the zombie's epoch. The coordinator epoch is compared with
-    the largest coordinator epoch of all earlier markers.
+    A producer epoch is too low if the producer's previous batch or marker has a higher one. Older rows do not count:
+    if a zombie wrote to a transaction, the coordinator aborts the transaction with the zombie's lower epoch. A
+    coordinator epoch is too low if any earlier marker has a higher one.
     """
     below, seen, other = _is_below("seen.producer_epoch"), F.col("seen"), F.col("coordinated")
     last_offset = F.when(below, seen["last_offset"]).otherwise(other["last_offset"])
@@ -85,10 +87,11 @@ def plain_in_transaction() -> Column:
 def epoch_raised() -> Column:
     """Return the finding of a transactional batch with a higher epoch than the open transaction that contains it.
 
-    A coordinator grants a higher epoch only after it wrote the transaction's markers to all partitions that it knows.
-    So the coordinator does not know that this partition is in the transaction. The next transaction's marker then
-    commits or aborts the records of both transactions. A compacted log gets no finding, because the log cleaner may
-    have removed the marker between the two transactions. `judged` drops findings at a hole for the same reason.
+    A coordinator grants a higher epoch only after it wrote markers to all partitions that the producer added to the
+    transaction. So the coordinator does not know that this partition is in the transaction. The next transaction's
+    marker then commits or aborts the records of both transactions. A compacted log gets no finding, because the log
+    cleaner may have removed the marker between the two transactions. If offsets are missing between the two
+    transactions, `judged` drops the finding, because the missing batches may include the marker.
     """
     is_raised = F.col("producer_epoch") > F.col("opened_epoch")
     condition = F.col("is_data") & F.col("is_transactional") & ~F.col("is_compacted") & is_raised
@@ -100,9 +103,10 @@ def epoch_raised() -> Column:
 def fenced() -> Column:
     """Return the finding of the first batch after a coordinator fenced the producer and aborted its transaction.
 
-    The coordinator raised the epoch for the ABORT marker, and no batch has that epoch. With transactions version 2
-    (KIP-890) every marker raises the epoch, and the producer continues in that epoch. So a fencing is proved only if
-    the next batch has a higher epoch than the marker. The `before_...` columns describe the marker.
+    To fence a producer, a coordinator raises the epoch in the ABORT marker. No producer writes batches with this epoch.
+    With transactions version 2 (KIP-890) every marker raises the epoch, but the producer then writes batches with the
+    raised epoch. So an ABORT marker proves a fencing only if the next batch has a higher epoch than the marker. The
+    `before_...` columns describe the marker.
     """
     marked = F.col("marked")
     is_raised = (marked["producer_epoch"] > F.col("epoch_before")) & (
@@ -131,12 +135,13 @@ def open_transactions(producers: DataFrame) -> DataFrame:
 
 
 def out_of_order_timestamps(producers: DataFrame) -> DataFrame:
-    """Return a finding (schema FOUND) for each partition in which the timestamps of a producer step back.
+    """Return one finding (schema FOUND) for each partition with producers whose timestamps step back.
 
     Args:
         producers: rows of `producers.producers`.
     Returns:
-        `batches`: the number of steps back. The offsets and `distance` (ms) describe the largest step back.
+        `batches`: the number of steps back of all producers. The producer id, the offsets and `distance` (ms) describe
+        the largest step back.
     """
     names = (
         *("distance", "furthest_base_offset", "furthest_last_offset", "furthest_timed_before", "producer_id"),

@@ -64,7 +64,7 @@ def rows_of(rows: DataFrame, *findings: Column) -> DataFrame:
 
 
 def of_batch() -> dict[str, Column]:
-    """Return the FOUND columns that identify a row of `history`: place, producer, offsets and sequences."""
+    """Return the FOUND columns of a row of `history`: file position, timestamp, producer, offsets and sequences."""
     return {
         **place(),
         "producer_id": F.col("producer_id"),
@@ -86,7 +86,7 @@ def place(prefix: str = "") -> dict[str, Column]:
 
 
 def forgotten() -> dict[str, Column]:
-    """Return the FOUND columns for a batch that a broker accepted only because it had dropped the producer."""
+    """Return the FOUND columns of a batch that a broker accepts only if the producer state lacks the producer."""
     return {
         **of_batch(),
         "evidence_offset": F.col("seen")["last_offset"],

@@ -93,8 +93,8 @@ def sequences(seen: DataFrame) -> DataFrame:
         - `run_frontier`: like `frontier`, but only over the batches since the last restart with sequence 0.
         - `step`: distance from the previous batch's `sequence_end`; 0 if the batch continues that batch.
         - `has_hole` (bool): an earlier batch skipped sequences, so a place below `frontier` may be unwritten.
-        - `copy`: the last earlier batch with the same sequences and `is_read`. If no such batch has `is_read`, the last
-          earlier batch with the same sequences.
+        - `copy`: an earlier batch with the same sequences: the last one for which `is_read` is true. If `is_read` is
+          true for none of these batches, the last of them.
     """
     in_epoch = Window.partitionBy(*EPOCH).orderBy("base_offset")
     stepped = seen.withColumn("step", step(F.col("base_sequence"), F.lag("sequence_end").over(in_epoch))).withColumn(
@@ -125,7 +125,7 @@ def _with_read(placed: DataFrame) -> DataFrame:
     """Add three columns about sequences that read_committed consumers got from earlier batches of the epoch.
 
     - `may_be_read` (bool): the batch overlaps the range from the lowest to the highest place that was read.
-    - `was_read` (bool): the batch overlaps the last part of that range, which has no gap.
+    - `was_read` (bool): the batch overlaps the part of that range above the range's last gap.
     - `follows_double` (bool): `is_read` and `was_read` are true for the previous batch of the epoch.
     """
     in_epoch = Window.partitionBy(*EPOCH).orderBy("base_offset")

@@ -37,7 +37,10 @@ def _is_there() -> Column:
 
 
 def _is_whole() -> Column:
-    """Return a condition: the finding is valid only without a hole, because a hole may have contained a marker."""
+    """Return a condition: `judged` drops findings of this kind if offsets are missing between the two batches.
+
+    The missing batches may include a marker.
+    """
     return F.col("kind") == str(AuditKind.EPOCH_RAISED_IN_TRANSACTION)
 
 
@@ -118,7 +121,7 @@ def _with_holes(found: DataFrame, holes: DataFrame) -> DataFrame:
 
 
 def _harm() -> Column:
-    """Return a column with the results of `audit_rules.harm_of` for each kind, judgement and `is_hidden`."""
+    """Return the harm of a finding: the result of `audit_rules.harm_of` for its kind, judgement and `is_hidden`."""
 
     def of(*, is_hidden: bool) -> Column:
         harms = {

@@ -24,7 +24,8 @@ def of_listing(listed: DataFrame) -> DataFrame:
     Returns:
         PARTITION_KEY; `log_start_offset` of the local log, 0 if unknown; `log_start` of the complete log, local and
         remote; `is_compacted` (bool): the log cleaner has a checkpoint, or the topic is an internal compacted one;
-        `topic_id`, `cluster_id`; `leader_epoch`: the newest one. `log_start` and the last three may be null.
+        `topic_id`, `cluster_id`; `leader_epoch`: the newest one. `log_start`, `topic_id`, `cluster_id` and
+        `leader_epoch` may be null.
     """
     return listed.select(
         *PARTITION_KEY,
@@ -78,11 +79,11 @@ def with_damage(partitions: DataFrame, damaged: DataFrame) -> DataFrame:
 
 
 def log_starts_that_went_back(partitions: DataFrame) -> DataFrame:
-    """Return a finding (schema FOUND) for each replica that starts below the log start offset of an older leader epoch.
+    """Return a finding (schema FOUND) for each replica with a lower log start than a replica of an older leader epoch.
 
     The function compares `log_start` and not `log_start_offset`, because the local log of a tiered partition may start
     at any offset. Replicas with an unknown `log_start` are skipped. The finding has both log start offsets, and the log
-    directory of the newer leader.
+    directory of the replica with the newer leader epoch.
 
     Args:
         partitions: rows of `of_listing` or `of_facts`.

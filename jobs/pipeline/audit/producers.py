@@ -24,13 +24,15 @@ def producers(batches: DataFrame, partitions: DataFrame) -> DataFrame:
         batches: rows of `batches.audited`.
         partitions: rows of `partitions.of_listing` or `of_facts`.
     Returns:
-        - PRODUCER. `is_suspect` (bool): a batch does not follow its predecessor.
+        - PRODUCER. `is_suspect` (bool): a batch or marker has an unexpected sequence or epoch, or a batch does not fit
+          the open transaction.
         - `opened`: base offset of the batch that opened the last transaction. `written`: last offset of the last
           transactional batch. `open_epoch`: producer epoch of that batch. `ended`: base offset of the last marker.
-        - `steps_back`: number of batches that are older than their predecessor. `distance`: ms of the largest step
-          back. `furthest_base_offset`, `furthest_last_offset`: offsets of the batch with that step.
+        - `steps_back`: number of batches with an earlier timestamp than their predecessor. `distance`: ms of the
+          largest step back. `furthest_base_offset`, `furthest_last_offset`: offsets of the batch with that step.
           `furthest_timed_before`: last offset of the predecessor of this batch.
-        - `opened_...` and `furthest_...`: `segment_base_offset`, `position` and `timestamp` of these two batches.
+        - `opened_...`: `segment_base_offset`, `position` and `timestamp` of the batch at offset `opened`.
+          `furthest_...`: the same three columns of the batch at offset `furthest_base_offset`.
     """
     lane = F.when(F.col("producer_id") < 0, F.col("segment_base_offset")).otherwise(-1).alias("lane")
     numbered = _numbered(partitions)
@@ -77,7 +79,7 @@ def _compared_with_before(rows: DataFrame) -> DataFrame:
 
 
 def _suspicion() -> Column:
-    """Return a condition: the batch or marker does not follow the earlier ones of its producer."""
+    """Return a condition: the batch or marker makes its producer a suspect; see `is_suspect` in `producers`."""
     is_data = F.col("is_data")
     return (
         (is_data & _is_odd())

@@ -2,8 +2,9 @@
 
 A batch with sequences has at most one such finding. A batch that continues the previous batch of its epoch has none.
 A batch that continues at `frontier` has none either, such as the first new batch after a duplicate. In two cases
-a batch is a duplicate although it continues another batch. Case 1: an earlier batch has the same sequences. Case 2: the
-batch is the first of several batches whose sequences read_committed consumers got before.
+a batch is a duplicate although it continues another batch. Case 1: an earlier batch has the same sequences. Case 2:
+read_committed consumers already got the batch's sequences. Of several such batches in a row, only the first one is a
+duplicate.
 
 A broker cannot recognize records that a client sent again under another producer id or epoch. `copies` finds them.
 Batches with the same length, record count and timestamps are candidates. If the CRC of their records is the same too,
@@ -87,7 +88,7 @@ def _forgotten() -> dict[str, Column]:
 def _behind() -> dict[str, Column]:
     """Return the columns for a batch below the frontier.
 
-    `is_hidden`: the batch was aborted, or no read_committed consumer can have got its sequences before.
+    `is_hidden`: the batch was aborted, or read_committed consumers got none of its sequences from earlier batches.
     """
     is_hidden = F.col("is_aborted") | ~F.col("may_be_read")
     return {**_forgotten(), "is_hidden": is_hidden, "distance": F.col("frontier") - F.col("place")}
@@ -147,7 +148,7 @@ def _writers() -> dict[str, Column]:
 
 
 def _words() -> dict[str, Column]:
-    """Return a condition over rows of `_with_original` for each word that the table CONFIDENCE uses."""
+    """Return the conditions that the values in the table CONFIDENCE stand for, over rows of `_with_original`."""
     original, producer_id = F.col("original"), F.col("producer_id")
     is_plain = ~F.col("is_transactional") & ~original["is_transactional"]
     was_in_flight = original["of_epoch"] - original["number"] < IN_FLIGHT
@@ -186,8 +187,8 @@ def renumbered(batches: DataFrame, copied: DataFrame, partitions: DataFrame) -> 
 def _with_original(batches: DataFrame, copied: DataFrame, partitions: DataFrame) -> DataFrame:
     """Add the columns of `history` to rows of `copies`, and the three columns below.
 
-    - `original`: the first earlier batch with the same records and `is_read`. If no such batch has `is_read`, the first
-      earlier batch with the same records.
+    - `original`: an earlier batch with the same records: the first one for which `is_read` is true. If `is_read` is
+      true for none of these batches, the first of them.
     - `number`: the batch's position in its epoch, from 1. `of_epoch`: the number of batches in that epoch.
     """
     seen = history(batches, copied.select(*PRODUCER).distinct(), partitions).where("is_data")

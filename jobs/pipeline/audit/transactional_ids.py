@@ -70,7 +70,7 @@ _OWNER = ("cluster_id", "producer_id")
 def transactional_ids(spark: SparkSession, found: Sequence[tuple[str, str]], *, check_crc: bool) -> DataFrame:
     """Return `cluster_id`, `producer_id` and `transactional_id`, one row per producer id.
 
-    If several records name a producer id, the one with the largest offset in any replica is used.
+    If several records name a producer id, use the record with the largest offset among all replicas.
 
     Args:
         spark: session.
