@@ -161,8 +161,8 @@ def discover(
     Args:
         sources: URIs; duplicates count once.
         topic: matches complete topic names; None for all topics.
-        may_be_none: raise no error if no partition matches `topic`. If `topic` is None, empty sources never raise an
-            error.
+        may_be_none: raise no error if no partition matches `topic`. Without `topic`, sources without partitions never
+            raise an error.
         log_starts: the offsets of --log-start, by TOPIC-PARTITION.
 
     Raises:

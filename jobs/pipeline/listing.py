@@ -110,10 +110,10 @@ class StatedFacts:
     leader_high_watermark: int | None = None
 
     def located(self, partition: Partition) -> Partition:
-        """Return the partition with its log start offset: that of its checkpoint, else of --log-start.
+        """Return the partition with its log start offset, from its files or else from --log-start.
 
-        Use the leader's offset if neither is known, or if the log starts in remote storage and the leader's offset is
-        higher. If the topic ids differ, ignore the leader's offset.
+        Use the leader's offset if the log start offset is still unknown. Use it too if the log starts in remote storage
+        and the leader's offset is higher. If the topic ids differ, ignore the leader's offset.
         """
         stated = with_log_start(partition, self.log_start)
         return with_leaders(stated, self.leader_log_start) if self.topic_id == stated.topic_id else stated

@@ -37,9 +37,9 @@ def newest_decode(record_batches: DataFrame, known: DataFrame) -> DataFrame:
 def audited(batches: DataFrame) -> DataFrame:
     """Return the columns that the audit rules need, one row per batch.
 
-    `is_data`: see the function `is_data`. `marker`: COMMIT or ABORT. `marker` and `coordinator_epoch` are null for data
-    batches, and for markers that compaction emptied. `length`: number of offsets. `sequence_end`: the sequence that
-    follows the batch's last sequence; 0 follows 2147483647.
+    `is_data`: see the function `is_data`. `marker`: COMMIT or ABORT; null for batches that are no marker, and for
+    markers that compaction emptied. `coordinator_epoch` is null in the same cases. `length`: number of offsets.
+    `sequence_end`: the sequence that follows the batch's last sequence; 0 follows 2147483647.
     """
     is_control, is_transactional = _has(CONTROL_MASK), _has(TRANSACTIONAL_MASK)
     is_marker = is_control & (F.col("record_count") > 0) & F.col("control_type").isin(ABORT, COMMIT)

@@ -22,8 +22,8 @@ def _is_below(epoch: str) -> Column:
 def _is_of_operator() -> Column:
     """Return a condition: an operator wrote this ABORT with `kafka-transactions.sh abort`.
 
-    If the producer state has no coordinator epoch, that tool sends 0. Otherwise the tool sends this coordinator epoch,
-    so the ABORT is no zombie marker.
+    The tool sends the coordinator epoch of the broker's producer state. If the producer state has none, the tool sends
+    0, which is not the sign of a zombie coordinator.
     """
     return F.col("was_open") & (F.col("marker") == ABORT) & (F.col("coordinator_epoch") <= 0)
 
