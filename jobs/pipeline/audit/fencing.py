@@ -22,8 +22,8 @@ def _is_below(epoch: str) -> Column:
 def _is_of_operator() -> Column:
     """Return a condition: an operator wrote this ABORT with `kafka-transactions.sh abort`.
 
-    The tool sends the coordinator epoch of the broker's producer state. If the producer state has none, the tool sends
-    0, which is not the sign of a zombie coordinator.
+    If the producer state has no coordinator epoch, the tool sends 0. So the condition requires a coordinator epoch of
+    at most 0.
     """
     return F.col("was_open") & (F.col("marker") == ABORT) & (F.col("coordinator_epoch") <= 0)
 
