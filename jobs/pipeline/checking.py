@@ -132,7 +132,7 @@ def holding(checks: DataFrame, *, now: int, recheck: int | None) -> DataFrame:
 def compared_snapshots(partitions: DataFrame) -> DataFrame:
     """Return `topic`, `topic_id`, `partition`, and `compared`: an array of ComparedSnapshot.
 
-    The array contains the snapshots that a replay computed or found trusted.
+    The array contains the snapshots that a replay computed, and the snapshot files that a replay found to be trusted.
 
     Args:
         partitions: rows of the table `partitions`.
