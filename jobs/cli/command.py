@@ -1,12 +1,13 @@
-"""The decorator `command` turns a function into a click command with output types. HelpPage writes the help pages.
+"""The decorator `command` makes a click command from a function. HelpPage writes the help page of the command.
 
     @command(VerifiedSnapshot, summary=VerifySummary)
     @log_dirs_argument()
     @click.option("--strict", is_flag=True, help="Count every entry.")
     def verify(output: Output, log_dirs: tuple[str, ...], strict: bool) -> int: ...
 
-The module of a command imports only the modules of its output types, so that --help does not wait for numba, pyarrow
-or boto3. The function body imports all other modules. Imports for annotations are below `if TYPE_CHECKING`.
+The arguments of the decorator are the types that the command prints as JSON. At its top, a command's module imports
+only what these types need, so that --help does not wait for numba, pyarrow or boto3. The function body imports all
+other modules. Imports for annotations are below `if TYPE_CHECKING`.
 
 A help page has these parts in this order:
 
@@ -133,9 +134,9 @@ class Group(HelpPage, click.Group):
 
 
 def _sets(name: str, kind: Callable[[str], object]) -> Callable[[click.Context, click.Parameter, str], None]:
-    """Return an option callback that calls `kind` with the value, and stores the result in Output.
+    """Return an option callback that calls `kind` with the value, and stores the result in the field `name` of Output.
 
-    `name` is the name of the field. If the option is not given, the callback changes nothing.
+    If the option is not given, the callback changes nothing.
     """
 
     def set_field(ctx: click.Context, _: click.Parameter, value: str) -> None:
@@ -146,7 +147,7 @@ def _sets(name: str, kind: Callable[[str], object]) -> Callable[[click.Context, 
 
 
 def _output_option(kafka: str | None = None) -> Callable[[Callable[..., object]], Callable[..., object]]:
-    """Return --output; `kafka` names the tool whose text format `--output kafka` prints."""
+    """Return the option --output; `kafka` names the tool whose text format `--output kafka` prints."""
     forms = [each.value for each in Format]
     of_kafka = f" kafka prints the same text as {kafka}."
     if kafka is None:

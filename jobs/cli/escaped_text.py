@@ -35,7 +35,10 @@ def _joined(texts: Iterable[str]) -> str:
 
 
 def refuse_credentials(name: str, value: object) -> None:
-    """Raise UsageError if a value of the option `name` is a URI with a password. The message masks the password."""
+    """Raise UsageError if `value`, or an item of it, contains a URI with a password.
+
+    The message names the option `name`, and masks the password.
+    """
     texts = value if isinstance(value, (list, tuple)) else (value,)
     for text in texts:
         if isinstance(text, str) and IN_URI.search(text):

@@ -34,7 +34,7 @@ _NOT_GIVEN = (None, ParameterSource.DEFAULT, ParameterSource.DEFAULT_MAP)
 
 
 def kept_options(ctx: click.Context) -> dict[str, tuple[str, ...]]:
-    """Return the user's options as words, by command name. Each command in NAMED gets only options that it has.
+    """Return, by command name, the options of the user that each command in NAMED accepts, as words.
 
     Options that a settings file set are left out, because the next command reads the same file. The options of the
     remote location (_LOCATION) are returned even if a settings file set them. Secrets are masked.
@@ -105,9 +105,10 @@ def _values_of(value: object) -> tuple[object, ...]:
 
 
 def _is_written(option: click.Option, value: object) -> bool:
-    """Return whether a user can type the value. A user can type None if the option's type has a method `text`.
+    """Return whether a user can type the value.
 
-    For example, DURATION writes None as `none`.
+    Every value can be typed except None. If the option's type has a method `text`, None can be typed too, such as
+    `none` for a DURATION.
     """
     return value is not None or hasattr(option.type, "text")
 
@@ -148,15 +149,15 @@ def _arguments(ctx: click.Context) -> Iterator[str]:
 
 
 def host_place(log_dirs: Sequence[str], situation: Situation) -> Place:
-    """Return the Place that fills the holes in the next steps of a command that uploads segments, such as `tier`.
+    """Return the Place for the next steps of a command that uploads segments, such as `tier`.
 
-    The step that uploads segments repeats the running command.
+    If a next step is to upload segments, its command line is that of the running command, with --apply if needed.
     """
     return situation_place(log_dirs, situation, tier=shlex.split(again(without={"apply"}))[1:])
 
 
 def situation_place(log_dirs: Sequence[str], situation: Situation, *, tier: Sequence[str | Hole] = ()) -> Place:
-    """Return the Place that fills the holes in the running command's next steps, from the facts of the situation.
+    """Return the Place for the running command's next steps, with values from the situation for each Hole.
 
     Args:
         log_dirs: log directories of the command.
@@ -178,7 +179,7 @@ def command_place(
     cluster: Sequence[str] = (),
     tier: Sequence[str | Hole] = (),
 ) -> Place:
-    """Return the Place that fills the holes in the running command's next steps.
+    """Return the Place for the running command's next steps. It has the values that replace each Hole in a step.
 
     Args:
         log_dirs: log directories of the command.

@@ -1,4 +1,4 @@
-"""Options that several commands share. Some are grouped, and a command receives the group as one value."""
+"""Options that several commands share. A command receives some groups of options as one value, such as a Cluster."""
 
 from __future__ import annotations
 
@@ -189,12 +189,15 @@ broker_option = click.option(
 
 
 def apply_option(help_text: str) -> Option:
-    """Return --apply. Without this flag a command prints a plan, and changes nothing."""
+    """Return the option --apply. Without this flag a command prints a plan, and changes nothing."""
     return click.option("--apply", is_flag=True, help=help_text)
 
 
 def rate_option(meant: str) -> Option:
-    """Return --max-bytes-per-second. The command receives it as `rate: int | None`; `meant` begins the help."""
+    """Return the option --max-bytes-per-second, with a help that begins with `meant`.
+
+    The command receives the value as `rate: int | None`, in bytes per second.
+    """
 
     def checked(_: click.Context, __: click.Parameter, value: int | None) -> int | None:
         return None if value is None else check_rate(value)
@@ -298,7 +301,7 @@ store_options = as_one(
 
 
 def remote_view_options(help_text: str, option: Callable[..., Option] = once) -> Option:
-    """Return --remote, --layout and the store options. The command receives them as `view: RemoteView`.
+    """Return the options --remote, --layout and those of the store. The command receives them as `view: RemoteView`.
 
     Args:
         help_text: help of --remote.
@@ -313,7 +316,9 @@ def remote_view_options(help_text: str, option: Callable[..., Option] = once) ->
 def cluster_options(
     help_text: str = "Broker of the cluster.", *, required: bool = False, option: Callable[..., Option] = click.option
 ) -> Option:
-    """Return --bootstrap-server and --command-config. The command receives them as `cluster: Cluster | None`.
+    """Return the options --bootstrap-server and --command-config.
+
+    The command receives them as `cluster: Cluster | None`.
 
     Args:
         help_text: help of --bootstrap-server.
@@ -342,7 +347,8 @@ class CopyTaskSource:
     """The source that tells whether a broker's copy task works on a partition.
 
     Attributes:
-        cluster: the cluster to ask. If it is None, tiersnap judges by the time since a broker's last upload.
+        cluster: the cluster to ask. Without a cluster, tiersnap assumes that a copy task works for `left_for` after
+            a broker's upload.
         left_for: ms for which tiersnap skips a partition after a broker's last upload; None to skip no partition.
     """
 
@@ -372,9 +378,9 @@ class CopyTaskSource:
         return partial(log_start_of, self.cluster)
 
     def located(self, partitions: Iterator[tuple[NamedLogDir, Partition]]) -> Iterator[tuple[NamedLogDir, Partition]]:
-        """Yield the partitions. If a checkpoint may be outdated, take the leader's log start offset.
+        """Yield the partitions. If the local log start offset is unknown or outdated, take the leader's.
 
-        For the rule see `remote_storage.cluster.log_starts`. Without a cluster, yield the partitions unchanged.
+        For the rule see `snapshot.log.log_start`. Without a cluster, yield the partitions unchanged.
         """
         if self.cluster is None:
             return partitions

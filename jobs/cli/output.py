@@ -4,7 +4,8 @@ The rows of a result have one type, a frozen dataclass. Its fields become JSON k
 become keys of the same JSON object (see the module `snapshot.members`). The class variable COLUMNS of the row type
 lists the columns of the table: names of fields or properties, or a mapping from such names to headings.
 
-In text for people, control characters of names, files and server replies are escaped. Secrets are masked everywhere.
+In tables and messages, control characters are escaped, because names, files and server replies may contain them.
+Secrets are masked in every format.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Parse docs/runbook.md into entries and table rows, and find the entries for a word.
 
-The package contains the page (src/tiersnap has a link), so that a host without network can print it. A word is one of
-these: a title, a verdict, a finding, an action, the number or name of an exit code, or a text that the runbook quotes,
-such as a log line.
+The package contains docs/runbook.md, so that a host without network can print it. A word is one of these: a title, a
+verdict, a finding, an action, the number or name of an exit code, or a text that the runbook quotes, such as a log
+line.
 """
 
 from __future__ import annotations

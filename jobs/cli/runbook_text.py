@@ -68,7 +68,7 @@ def _lines_of_block(block: list[str], width: int) -> Iterator[str]:
 
 
 def _lines_of_terminal(lines: list[str]) -> Iterator[str]:
-    """Yield the lines of a terminal session. If all lines are commands, remove the prompts for pasting."""
+    """Yield the lines of a terminal session. If all are commands, remove the prompts, so that users can paste them."""
     if all(line.startswith("$ ") for line in lines):
         lines = [line.removeprefix("$ ") for line in lines]
     for line in lines:

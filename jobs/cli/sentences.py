@@ -105,7 +105,7 @@ def tell_mended(output: Output, count: int) -> None:
 
 
 def tell_finished_copies(output: Output, count: int) -> None:
-    """Print how many copy attempts this run finished without sending bytes. Print nothing for 0."""
+    """Print the number of copy attempts that needed no upload, because all objects existed. Print nothing for 0."""
     if count:
         are = count_of(count, "copy is", "copies are")
         output.talk(f"{are} complete without sending bytes: other attempts had uploaded all objects")
@@ -121,7 +121,10 @@ def tell_unknown_encryption(output: Output, partitions: int) -> None:
 
 
 def tell_not_compared(output: Output, partitions: int, log_dirs: Sequence[str]) -> None:
-    """Print how many partitions were not compared, and the command that compares them. Print nothing for 0."""
+    """Print how many partitions were skipped because they begin in remote storage, and the next command.
+
+    Print nothing for 0.
+    """
     if partitions:
         from tiersnap.snapshot.gate.next_steps import VERIFY_REMOTE
 
@@ -142,7 +145,7 @@ def tell_in_remote(output: Output, verdicts: Mapping[Verdict, int], step_of: Cal
 
 
 def tell_left_to_brokers(output: Output, verdicts: Mapping[Verdict, int]) -> None:
-    """Print how many segments are left to brokers, and the option that uploads them. Print nothing for 0."""
+    """Print how many segments are LEFT_TO_BROKER, and the option that uploads them anyway. Print nothing for 0."""
     from tiersnap.snapshot.gate.verdict import Verdict
 
     if count := verdicts.get(Verdict.LEFT_TO_BROKER, 0):
@@ -187,7 +190,7 @@ def place_fields(proof: PlaceProof | None) -> tuple[str, EvidenceKind] | tuple[(
 
 
 def of_not_compared(snapshots: int, following: str, *, is_certain: bool = True) -> str:
-    """Return the number of snapshots that were not compared, and the command that compares them.
+    """Return a message: how many snapshots were not compared with the log, and the command that compares them.
 
     Args:
         snapshots: the number.
@@ -204,7 +207,7 @@ def of_unlocated(unlocated: Mapping[str, str], *, remote: bool = True) -> Iterat
 
     Args:
         unlocated: the reason by partition; if it is empty, yield nothing.
-        remote: whether the line names --remote besides --log-start, because remote storage may show the offset.
+        remote: whether --remote is one of these options. If it is False, the line names only --log-start.
     """
     if not unlocated:
         return

@@ -99,7 +99,7 @@ def read(path: Path, commands: Mapping[str, click.Command]) -> dict[str, Any]:
 
     Args:
         path: the settings file.
-        commands: the commands whose settings the file may have, by name.
+        commands: commands by name. The file may have settings only for these commands.
 
     Raises:
         UsageError: the file does not exist or is not YAML, a key is unknown, or a key has no value.

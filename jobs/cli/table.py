@@ -1,9 +1,10 @@
 """Format rows as text. In a pipe each row is one line, for grep and awk. On a terminal a table fits the width.
 
-On a terminal, wide cells are wrapped between words. If sentences would become narrower than 24 characters, the texts
-of the widest column of sentences are printed below the rows. If the other columns are still too wide, the last of
-these columns are printed below the rows too. If neighbouring rows have equal texts below them, the text is printed
-once. A command is never wrapped, so that users can paste it.
+On a terminal, wide cells are wrapped between words. A column of sentences keeps a width of at least 24 characters. If
+the table is then too wide, its widest column of sentences is moved out: each text is printed below its row. If no
+column of sentences remains and the table is still too wide, the last column is moved out. The first column always
+stays. If consecutive rows have the same texts below them, the texts are printed once, below the last of these rows. A
+command is never wrapped, so that users can paste it.
 """
 
 from __future__ import annotations
@@ -103,7 +104,7 @@ def _taken_out(columns: Sequence[_Column], kept: list[int], width: int) -> Itera
 
 
 def _totals(columns: Sequence[_Column]) -> tuple[int, int]:
-    """Return two widths of a row: if each column has its width `wide`, and if each column has its width `least`."""
+    """Return the width of a row whose columns are `wide`, and the width of a row whose columns are `least`."""
     return _total([each.wide for each in columns]), _total([each.least for each in columns])
 
 

@@ -140,7 +140,7 @@ def _paragraph(row: AuditFinding) -> Paragraph:
 
 
 def _place(first: int | None, last: int | None) -> str:
-    """Return a range of offsets, both inclusive, as text."""
+    """Return the offsets `first` to `last` (inclusive) as text."""
     if first is None:
         return f"offset {last}"
     if last is None or first == last:
@@ -187,8 +187,9 @@ def audit(
     tiersnap audit --source /var/lib/kafka/data
     tiersnap audit --source /var/lib/kafka/data --topic orders --to page
 
-    Each finding has the offsets of the two batches, the number of the rule, and a judgement. The judgement shows
-    whether records were lost, or whether a broker only dropped an old producer after retention or expiration.
+    A finding has the offsets of the one or two batches that it is about, the number of the rule, and a judgement. The
+    judgement shows whether records were lost, or whether a broker only dropped an old producer after retention or
+    expiration.
 
     The exit code is 5 if records are lost or duplicated, if a fenced producer or coordinator wrote, if a producer with
     an open transaction wrote non-transactional records, or if a log is damaged. Records after the damage are not

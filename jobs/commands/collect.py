@@ -81,8 +81,8 @@ def collect(
     Give all entries of the broker's log.dirs as LOGDIR. `tiersnap run --source TO` reads the Parquet files in place of
     a log directory. To upload segments, run `tiersnap tier` on this host.
 
-    The next call reads only new and changed segments, verifies the CRC of every batch in them, and removes deleted
-    segments from the listing. Reading is safe while the broker runs.
+    The next call reads only new and changed segments, and verifies the CRC of every batch in them. After this
+    call, `run` ignores the segments that the broker has deleted. Reading is safe while the broker runs.
     """
     from tiersnap.remote_storage.collect.collect import CollectTotals
     from tiersnap.remote_storage.collect.disks import DiskCollection, folders_below, refuse_folder_of_one

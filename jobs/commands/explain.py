@@ -33,7 +33,7 @@ class ExplainableName:
 @click.option("--broker", type=RELEASE, help="Show only brokers and coordinators of this release.  [default: all]")
 @click.option("--client", type=RELEASE, help="Show only Java clients of this release.  [default: all]")
 def explain(output: Output, word: str | None, broker: str | None, client: str | None) -> None:
-    """Explain a producer error: its causes, the reaction of clients of each release, and the KIPs that changed it.
+    """Explain a producer error: its causes, its KIPs, and the reactions of clients by release.
 
     tiersnap explain UNKNOWN_PRODUCER_ID
     tiersnap explain producerStateSnapshotFile

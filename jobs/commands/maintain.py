@@ -131,9 +131,9 @@ def remove_orphans(
     partition's cluster.json must name this cluster. __remote_log_metadata must have no record of the segment, or a
     record that the segment was deleted. Segments that are published or may still be published are kept.
 
-    A segment's log is removed only after other, published segments with the same offsets were read completely. If that
-    fails, the row has the reason and the next command. Objects that are too young are counted, with the time when they
-    may be removed.
+    A segment's log is removed only after other, published segments with the same offsets were read completely. If they
+    cannot be read, the row has the reason and the next command. The command keeps objects that are too young. It prints
+    their number, and the time from which they may be removed.
 
     A broker's failed attempt has only a COPY_SEGMENT_STARTED record. It is removed under two conditions: the same
     broker started a later attempt, and published segments contain the same offsets and were read completely.
@@ -173,7 +173,7 @@ def remove_orphans(
 
 
 def _show_orphans(output: Output, found: Sequence[Orphan], done: OrphansOutcome, older_than: int) -> None:
-    """Print the orphans and their totals, then the refused, remaining and too young objects."""
+    """Print the orphans and their totals. Then print the orphans that were refused, not deleted, or are too young."""
     actions = Counter(str(each.action) for each in found)
     younger = sum(len(each.keys) for each in done.waiting)
     last = max((each.removable_at for each in done.waiting), default=None)

@@ -136,8 +136,8 @@ def mend(
 
     1. The log in LOGDIR, as `tiersnap tier` builds it.
 
-    2. --from: a backup, or a wrong prefix or layout of an earlier upload. The segment is read completely and compared
-    first. An encrypted segment is refused.
+    2. --from: a backup, or a wrong prefix or layout of an earlier upload. The segment is first read completely, and
+    compared with LOGDIR and remote storage. An encrypted segment is refused.
 
     3. The segment's other objects, or the log of another copy of the segment, even of an incomplete copy. The producer
     state at the first offset comes from remote storage.
@@ -148,16 +148,17 @@ def mend(
 
     Wrong segments: a segment is replaced if --depth finds it wrong, or if a missing object cannot be built to fit the
     existing objects. The replacement has a new segment id and comes from the same sources. The command uploads it as
-    `tier` does, and publishes it as `publish` does, but copying stays enabled. After each record, brokers can read
-    every offset that they could read before.
+    `tier` does, and publishes it as `publish` does, but copying stays enabled. During the replacement, brokers can
+    always read every offset that they could read before it.
 
     The wrong segment remains in the records, so it counts for retention.bytes, and verify still reports it.
     --delete-bad deletes the segment, its record and its objects. If a segment was copied twice, it also deletes the
     copy that brokers do not read. It first verifies the whole partition at --depth full. It deletes nothing if the
     segments that brokers read instead are wrong.
 
-    A segment that cannot be repaired is refused by name (exit code 4). As in `tiersnap publish`, the command needs a
-    proof that brokers read --remote. It never writes plain text to a partition with encrypted segments.
+    If a segment cannot be repaired, the command prints its name and the reason (exit code 4). As in `tiersnap publish`,
+    the command needs a proof that brokers read --remote. It never writes plain text to a partition with encrypted
+    segments.
     """
     from tiersnap.remote_storage.cluster.missing_objects import read_by_brokers
     from tiersnap.remote_storage.cluster.topic_checks import check_selected

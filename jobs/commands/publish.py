@@ -92,12 +92,12 @@ def publish(
     asked (SASL). A partition with a damaged segment, or with a segment of another log, is refused (exit code 5).
 
     A partition is refused if the cluster has another topic of the same name, if the topic is not tiered, if offsets
-    before a segment are not in remote storage, or if the leader epochs of a segment are not in the lineage. It is also
-    refused if a segment ends above the leader's log (exit code 5).
+    before a segment are not in remote storage, or if the leader's log has other leader epochs at the segment's offsets.
+    It is also refused if a segment ends above the end of the leader's log (exit code 5).
 
-    If published copies of a segment have lost objects, and none of these copies is complete, a complete copy is
-    published in their place. Offsets that remain unreadable are listed (exit code 5). A segment that would hide
-    readable offsets is not published.
+    If all published copies of a segment have lost objects, the command publishes an unpublished copy that is complete.
+    Offsets that remain unreadable are listed (exit code 5). A segment is not published if brokers would then no longer
+    find other offsets that they can read now.
 
     Copying: consumers read published segments immediately. A running copy task does not notice them, and would upload
     them again. Therefore the command pauses copying with remote.log.copy.disable for about three seconds, one topic
@@ -178,7 +178,7 @@ def _row(plan: PublishPlan, metadata_topic: MetadataTopic) -> PublishedPartition
 
 
 def refusals_of(done: Published) -> Iterator[str]:
-    """Yield reason and hint for each doubtful topic, refused partition, lost segment, and withheld segment."""
+    """Yield the message and the hint of each error: first for topics, then for partitions and segments."""
     from tiersnap.remote_storage.errors import LostCopyError
 
     for doubt in done.doubts:

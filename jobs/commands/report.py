@@ -132,7 +132,7 @@ def partition_row(partition: PagePartition) -> ReportedPartition:
 
 
 def shown_segment(segment: SegmentVerdict, run: RunInfo) -> SegmentVerdict:
-    """Return the verdict for output: mask secrets, and fill the next step with the locations of the run."""
+    """Return the verdict for output: mask secrets, and insert the locations of the run into the next step."""
     log_dir = without_user(segment.log_dir)
     on_host = run.collected.get(log_dir, log_dir)
     file = segment_file(on_host, segment.topic, segment.partition, segment.segment.base_offset)

@@ -235,8 +235,8 @@ def run(
     The command computes the missing producer snapshots, uploads every segment that may be tiered, and reports why the
     other segments may not. The next run reads only new and changed segments.
 
-    Without --apply the command reads the tables, decodes new segments, and writes only the report. --apply --no-upload
-    writes the tables, but not to remote storage.
+    Without --apply the command reads the tables, decodes new segments, and writes only the report. With --apply
+    --no-upload it also writes the tables, but uploads nothing.
 
     With --bootstrap-server the command publishes the uploaded segments, as `tiersnap publish` does. First it proves
     that brokers read the location. Then it pauses copying for about three seconds in each topic with uploaded segments,
@@ -328,7 +328,7 @@ def show(output: Output, outcome: RunOutcome, settings: RunSettings, report: Pat
 
 
 def _tell_uploaded(output: Output, outcome: RunOutcome, *, is_done: bool) -> None:
-    """Print how many copy attempts the run finished without sending bytes, or that the run wrote nothing."""
+    """Print the number of copy attempts that needed no upload, or that the run wrote nothing."""
     if outcome.copies_finished:
         tell_finished_copies(output, outcome.copies_finished)
     elif outcome.did_nothing:

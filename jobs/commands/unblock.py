@@ -106,9 +106,9 @@ def unblock(
     nothing is written, and the exit code is 4.
 
     Configs: copying is disabled for about three seconds. During this time retention and local retention of the topic
-    are unlimited, because with limited retention the broker would delete remote segments too. The topic's configs are
-    first saved in remote storage. If the command is killed, the same command restores them and finishes. It does not
-    restore configs that an operator has changed meanwhile.
+    are unlimited. Otherwise the broker would apply total retention to the local log, and delete remote segments. The
+    topic's configs are first saved in remote storage. If the command is killed, the next call restores the
+    configs and finishes the work. It does not restore configs that an operator has changed meanwhile.
 
     If a broker refuses to restore the configs, the command enables copying, prints a kafka-configs line for the other
     configs, and exits with code 4. Two runs on the same topic wait for each other. If an operator had disabled copying,

@@ -56,9 +56,10 @@ class RemoteView:
         return HostInventory(self._look(records, ask_log_start), expiry)
 
     def beginnings(self, expiry: BrokerExpiry) -> Beginnings:
-        """Return a Beginnings that finds the start of logs in the remote location; without a location it finds none.
+        """Return a Beginnings, which finds the log start and the producer state of logs that begin in remote storage.
 
-        If there is a location, one request first checks that the store answers.
+        If there is a location, one request first checks that the store answers. Without a location, the Beginnings
+        sends no request.
         """
         from tiersnap.snapshot.replay.replay_start import Beginnings, beginning
 

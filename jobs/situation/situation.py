@@ -150,7 +150,7 @@ class Situation:
         later.
 
         Args:
-            needs_remote: send no request to the remote location, because the command cannot continue without it.
+            needs_remote: whether the command needs the remote location. If so, keep it and send no request to it.
         """
         cluster, errors = _answering(self.cluster, lambda cluster: cluster.brokers())
         if needs_remote:

@@ -1,4 +1,4 @@
-"""Prometheus samples of `run`, `scan`, `doctor` and `orphans`."""
+"""Prometheus samples of `run`, `scan`, `doctor` and `maintain remove-orphans`."""
 
 from __future__ import annotations
 

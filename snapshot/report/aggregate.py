@@ -78,7 +78,7 @@ class Aggregated:
 
 
 def aggregate(rows: pa.Table | Iterable[pa.RecordBatch], now: int, *, partial_rows: int = PARTIAL_ROWS) -> Aggregated:
-    """Aggregate all rows. The memory grows only with the groups and with 49 bytes per segment.
+    """Aggregate all rows. The memory grows with the number of groups, and by 49 bytes per segment.
 
     Args:
         now: epoch ms; a segment is recent if its largest timestamp is less than RECENT_MS before `now`.
@@ -156,10 +156,12 @@ def _in_order(names: Collection[str]) -> str:
 
 
 def of_partitions(segments: pa.Table, codes: list[tuple[int, int, int]]) -> pa.Table:
-    """Return the segments of some partitions, sorted by `wanted` and base offset.
+    """Return the segments of some partitions, in the order of `codes`, then of base offsets.
+
+    The additional column `wanted` has the partition's position in `codes`.
 
     Args:
-        codes: codes of the partitions. The column `wanted` has the partition's position in this list.
+        codes: codes of the partitions.
     """
     columns = {name: pa.array([code[i] for code in codes], pa.int32()) for i, name in enumerate(PARTITION_CODES)}
     wanted = pa.table({**columns, "wanted": pa.array(range(len(codes)), pa.int32())})

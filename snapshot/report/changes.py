@@ -1,7 +1,7 @@
 """Comparison of two runs, partition by partition.
 
-Log directory, topic name and number identify a partition, so a re-created topic has the same partitions. The states
-are read from a report or from the readiness.json of an earlier run.
+Log directory, topic name and partition number identify a partition, so a re-created topic has the same partitions. The
+states are read from a report or from the readiness.json of an earlier run.
 """
 
 from __future__ import annotations

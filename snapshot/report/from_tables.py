@@ -82,7 +82,7 @@ class LastRun(RunCounts):
     settings: LastSettings = BEFORE_THE_FIRST
 
     def info(self, warehouse: str, source: str | None, remote: str | None, *, at: int, now: int) -> RunInfo:
-        """Return the run as the header of a new report, without disks.
+        """Return the RunInfo of a new report about this run. It has no disks.
 
         Args:
             source, remote: locations for printed commands. They replace the locations of the run.
@@ -112,7 +112,7 @@ class LastRun(RunCounts):
 def worst_replicas_without_producers(*found: Iterable[ReplicaWithoutProducers]) -> tuple[ReplicaWithoutProducers, ...]:
     """Return at most MOST_ROWS replicas that lost producers, worst first.
 
-    If a replica occurs twice, the last one is used.
+    If `found` contains a replica twice, its last occurrence is used.
     """
     by_replica = {(each.topic, each.partition, each.log_dir): each for each in chain(*found)}
     worst = sorted(by_replica, key=lambda key: (-by_replica[key].count, key))
@@ -153,7 +153,8 @@ def audit_of_tables(findings: pa.Table, audits: pa.Table) -> Audit:
     """Return the newest audit of each replica, with each finding once.
 
     An audit may cover only some topics, so the result also has the findings of earlier audits for all other topics. If
-    an audit met damage, it did not read the log after the damage. In that case, earlier findings are also included.
+    an audit met damage in a log, it did not read the rest of this log. In that case the result also has the findings of
+    the log's earlier audits.
 
     Args:
         findings: rows of audit_findings with AUDIT_COLUMNS.

@@ -191,7 +191,7 @@ class PartitionReport(Offsets, Totals, _Partition):
 
     Attributes:
         blocking: verdicts that block segments, in offset order. They must be cleared in this order. GAP_BEFORE is
-            included only if the table lacks the earlier segment that causes the verdict.
+            included only if the rows of the report lack the earlier segment that causes the gap.
         snapshots: snapshots in offset order; None if the run did not list the segments one by one.
         remote_checked: results of `tiersnap verify`; None if unknown.
     """
@@ -236,9 +236,10 @@ class PageTopic(TopicReport):
 
 @dataclass(frozen=True)
 class SnapshotsAtEnds:
-    """A number of closed segments whose snapshots at their ends have equal verdicts and provenance.
+    """The number of closed segments whose snapshot has this verdict and provenance.
 
-    `compared` is the verdict of the strict comparison of a broker's file.
+    The snapshot of a segment is the one at its end offset. `compared` is the verdict of the strict comparison of a
+    broker's file.
     """
 
     snapshot: SnapshotVerdict
@@ -253,8 +254,8 @@ class ReportHead:
 
     Attributes:
         log_dirs: log directories, ascending.
-        snapshots: numbers of closed segments by the snapshot at their end, largest first.
-        compared: numbers of brokers' snapshot files at the ends of closed segments, by the strict comparison.
+        snapshots: counts of closed segments, by verdict and provenance of their snapshots; largest count first.
+        compared: counts of brokers' snapshot files of closed segments, by verdict of the strict comparison.
         replicas_without_producers: replicas that lost active producers; empty if remote storage was not read.
         trend: waiting bytes after each run that changed a verdict, by time; empty without the table `readiness`.
     """
@@ -301,7 +302,7 @@ def with_remote_checks(report: Report, found: Mapping[Key, RemoteChecked]) -> Re
 
 
 def totals_of(verdicts: Mapping[Verdict, Count], findings: int, recent: int, waiting_since: int | None) -> Totals:
-    """Return the totals of segments by verdict. `recent` is the number of bytes in recent segments."""
+    """Return the totals of all segments, from their counts by verdict. `recent` is the size of recent segments."""
 
     def count(kinds: Iterable[Verdict]) -> Count:
         return sum((verdicts[each] for each in kinds if each in verdicts), Count())

@@ -115,7 +115,7 @@ def _count_unsound(checks: Iterable[RemoteCheck]) -> int:
 
 
 def _holes(checks: Iterable[RemoteCheck], last_at: int) -> list[RemoteCheck]:
-    """Return the checks of missing offsets that the last verification wrote."""
+    """Return the checks about missing offsets that were made at `last_at`, the time of the newest check."""
     return [each for each in checks if not each.segment_id and each.checked_at == last_at]
 
 

@@ -1,4 +1,4 @@
-"""The earlier runs in a report's folder: their index, the states of their partitions, and the changes since.
+"""The earlier runs in a report's folder: their index, the states of their partitions, and the changes after them.
 
 runs.json is a RunIndex. Its first run is the oldest.
 """

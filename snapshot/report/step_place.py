@@ -35,7 +35,7 @@ def judged_place(
     Args:
         sources: log directories or collected folders of the run.
         remote: URI of the remote location; "" if unknown.
-        warehouse: URI of a fleet's warehouse, whose steps use `run`; "" for a host, whose steps use `tier`.
+        warehouse: URI of a fleet's warehouse, "" for a host. The steps use `run` for a fleet, and `tier` for a host.
         options: see RunInfo.
         log_dirs: see `place_of`.
     """

@@ -165,7 +165,13 @@ def _place(where: dict[str, str], run: RunInfo) -> Place:
 
 
 def _details(table: pa.Table, chosen: int, labels: list[str]) -> Iterator[tuple[tuple[Span, ...], tuple[Held, ...]]]:
-    """Yield the timeline and the snapshots of each chosen partition, in the order of `wanted`."""
+    """Yield the timeline and the snapshots of each chosen partition.
+
+    Args:
+        table: the result of `of_partitions`; its order is kept.
+        chosen: number of chosen partitions.
+        labels: see `held_runs`.
+    """
     names = ("base_offset", "size_bytes", "verdict", "segments", "held", "wanted")
     base, size, rank, segments, held, wanted = (table[name].to_numpy() for name in names)
     end = table["next_base_offset"].fill_null(pa.scalar(-1, pa.int64())).to_numpy()

@@ -21,7 +21,7 @@ _AT_END = {
 
 
 def snapshot_counts(report: Report) -> dict[str, int]:
-    """Return the numbers of closed segments by the snapshot at their end, in words, largest first."""
+    """Return numbers of closed segments, largest first. Each key describes the snapshot at the segments' ends."""
     counted: Counter[str] = Counter()
     for each in report.snapshots:
         counted[_at_end(each)] += each.segments

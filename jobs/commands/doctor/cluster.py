@@ -157,7 +157,7 @@ def closed_bytes(partition: Partition, offset: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class RemoteRecords:
-    """The published segments that remote storage lacks, the worst partition first."""
+    """The published segments that remote storage lacks. The partition that lacks most segments is first."""
 
     known: Annotated[int, Meta(description="published segments that brokers read")]
     sentence: str
@@ -211,10 +211,10 @@ def compare_records(situation: Situation, talk: Callable[[str], None]) -> Compar
 def compare_if_answered(
     situation: Situation, talk: Callable[[str], None]
 ) -> tuple[Compared | None, Situation, list[TiersnapError]]:
-    """Return the result of `compare_records`, the situation, and an empty list.
+    """Return the result of `compare_records`, the situation, and the error of a cluster that does not answer.
 
-    If the cluster comes from a broker's settings and does not answer, return None, the situation without the cluster,
-    and a list with the error.
+    The list is empty if the cluster answers. If the cluster comes from a broker's settings and does not answer, the
+    result is None, and the returned situation has no cluster.
 
     Raises:
         TransientError: the cluster of --bootstrap-server does not answer.

@@ -1,4 +1,4 @@
-"""The checks of `doctor` about copying: failing copy tasks, paused topics, lost epochs, unmoved offsets, leftovers."""
+"""The checks of `doctor` for obstacles to copying, such as failing copy tasks and paused topics, and for leftovers."""
 
 from __future__ import annotations
 
@@ -150,10 +150,10 @@ def check_copies(
     now: int,
     talk: Callable[[str], None],
 ) -> tuple[CopyFindings, list[TiersnapError]]:
-    """Return the obstacles to copying in a cluster, the leftovers of failed attempts, and an empty list.
+    """Return the obstacles to copying in a cluster, the leftovers of failed attempts, and the error of the store.
 
-    If the store of the location cannot be read, the list has the error. Then leftovers are unknown, and so is the state
-    of paused topics.
+    The list of errors is empty if the remote location can be read. Otherwise the leftovers and the state of paused
+    topics are unknown.
 
     If the records suggest that copy tasks fail, the function watches these tasks for up to three task intervals.
 

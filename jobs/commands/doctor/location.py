@@ -34,7 +34,7 @@ class JudgedLocation:
         return self.state is LocationState.CONTRADICTED
 
     def lines(self) -> Iterator[str]:
-        """Yield the state with its evidence. If brokers read another location, yield the next step too."""
+        """Yield the verdict and the evidence for it. If brokers read another location, yield the next step too."""
         yield f"{self.state}: {self.sentence}"
         if self.is_contradicted:
             yield NAME_THE_PLACE

@@ -107,7 +107,7 @@ class _Answers:
         )
 
     def of_warehouse(self) -> SimulatePartition:
-        """Return the simulation for the tables of a warehouse. The tables have computed states, and no snapshot files.
+        """Return the simulation for a warehouse. Its tables have computed producer states, but no snapshot files.
 
         Raises:
             UsageError: an option needs snapshot files, or --expiration and --producer-expiration conflict.
@@ -220,14 +220,15 @@ def simulate(
     client's answer to the application. Without --all only rows with differences are printed. No file is written. A log
     that begins in remote storage is simulated only with --remote.
 
-    --risk estimates the cost of three alternatives of KIP-952, the most expensive first. The first is an empty snapshot
-    in place of each missing or wrong one. Its cost is the number of lost producers, the number of records that may be
-    appended twice, and the duration of this risk. The second is to wait until retention has deleted the segments. Its
-    cost is the time, and the bytes that stay untiered. The third is a replay. Its cost is bytes and time: for the whole
-    log, for the expiration window that KIP-952 proposed, and from the nearest snapshot.
+    --risk estimates the cost of three alternatives that KIP-952 rejected. The first is an empty snapshot in place
+    of each missing or wrong one. Its cost is the number of lost producers, the number of records that may be appended
+    twice, and the duration of this risk. The second is to wait until retention has deleted the segments. Its cost is
+    the time, and the bytes that stay untiered. The third is to archive no snapshots, and to replay the log for each of
+    them. Its cost is bytes and time, estimated for a replay of the whole log, of the expiration window that KIP-952
+    proposed, and from the nearest snapshot.
 
-    With --warehouse the command simulates, on Spark, all partitions that a run has read. Each replica starts at its
-    newest segment's base offset.
+    With --warehouse the command simulates, on Spark, all partitions that a run has read. Each simulated replica begins
+    with the producer state at the base offset of the newest segment.
     """
     from tiersnap.snapshot.gate.exit_code import exit_code_of
     from tiersnap.snapshot.gate.verdict import Verdict
@@ -266,7 +267,7 @@ def simulate(
 
 
 def _running_broker(opened: Sequence[NamedLogDir]) -> BrokerEra | None:
-    """Return the era of the broker that uses the log directories; None if no broker runs or its release is unknown."""
+    """Return the BrokerEra of the broker that uses the log directories; None without a broker or a known release."""
     from tiersnap.snapshot.exactly_once.models.eras import BROKER_ERAS, era_of
     from tiersnap.snapshot.host.running_broker import lock_holder
 
@@ -279,15 +280,15 @@ def _running_broker(opened: Sequence[NamedLogDir]) -> BrokerEra | None:
 
 
 def _run_of(warehouse: str) -> Place:
-    """Return the Place that fills the next steps for a warehouse. The step that uploads segments is `tiersnap run`."""
+    """Return the Place for next steps about a warehouse. Such steps use `tiersnap run` to upload segments."""
     return command_place(tier=("run", Hole.SOURCES, "--remote", Hole.REMOTE, "--warehouse", warehouse))
 
 
 def warehouse_of(ctx: click.Context, log_dirs: Sequence[str], warehouse: str | None) -> str | None:
     """Return the URI of the warehouse, or None if the command is to read LOGDIR.
 
-    Both may be given, one on the command line, the other in the environment or a settings file. The one on the command
-    line is used.
+    LOGDIR and --warehouse may both be set, for example one in a settings file. Then --warehouse is used only if it is
+    on the command line; otherwise LOGDIR is used.
 
     Raises:
         UsageError: the command line has both LOGDIR and --warehouse, or neither was given.

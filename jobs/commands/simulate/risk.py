@@ -60,7 +60,7 @@ BOUNDARY_COLUMNS = {
 
 @dataclass(frozen=True, slots=True)
 class SimulateSummary:
-    """The summary of `simulate`. With --risk it has a sentence for each alternative of KIP-952.
+    """The summary of `simulate`. With --risk it has a sentence for each alternative that KIP-952 rejected.
 
     If no snapshot is missing or wrong, `risk` is the only sentence about the risk.
 
@@ -70,7 +70,7 @@ class SimulateSummary:
         risk: the sentence that no snapshot is missing or wrong.
         empty_snapshots: cost of empty snapshots.
         waiting: cost of waiting for retention.
-        archiving_none: bytes and time of the full replays, if brokers archive no snapshots.
+        archiving_none: cost if brokers archive no snapshots: bytes and time of replays.
         replicas: results of --replica.
     """
 

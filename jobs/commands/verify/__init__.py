@@ -127,8 +127,8 @@ def verify(
 
     MATCHES: the file equals the log. EXTENDS: the file also has producers from before the log start. SUSPECT: the log
     contradicts entries that a broker would still keep. CORRUPT: no broker can read the file. UNVERIFIED: the log is
-    damaged at a lower offset, or this user may not read the file. NOT_COMPARED: the log begins in remote storage, and
-    --remote is missing.
+    damaged below the snapshot offset, or this user may not read the file. NOT_COMPARED: the log begins in remote
+    storage, and --remote is missing.
 
     With --strict every difference is SUSPECT. With --against every file must equal the producer state of the log
     exactly. `tiersnap scan` lists missing files.

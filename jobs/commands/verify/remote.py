@@ -81,7 +81,7 @@ class TierRequest:
     recheck: int | None
 
     def refuse_beside_files(self) -> None:
-        """Raise UsageError for --sample, --resume and --warehouse, which do not work for the files of LOGDIR."""
+        """Raise UsageError for --sample, --resume or --warehouse: they cannot be used if local files are verified."""
         given = {"--sample": self.sample, "--resume": self.resume, "--warehouse": self.warehouse}
         for name, value in given.items():
             if value is not None:
@@ -247,7 +247,7 @@ class TierVerification:
     def _log_start_of(
         self, store: ObjectStore, local: LocalLog | None, partition: TopicIdPartition, covered: Sequence[Interval]
     ) -> KnownLogStart | None:
-        """Return the log start offset of the cluster, else of the local log; None if it is unknown."""
+        """Return the leader's log start offset, or else that of the local log; None if both are unknown."""
         from tiersnap.remote_storage.remote_log.log_head import KnownLogStart
 
         start = self._start_in_cluster(store, partition, covered)
