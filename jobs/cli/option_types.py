@@ -248,7 +248,7 @@ class Word(click.ParamType[str]):
 
 
 def expand(words: Iterable[str]) -> tuple[str, ...]:
-    """Split words at commas, expand globs, and return the directories in order, without duplicates.
+    """Split words at commas, expand globs, and return the directories without duplicates, in the order of the words.
 
     An existing path or a URI is neither split nor expanded, even if it contains commas or `*`.
 

@@ -297,7 +297,7 @@ def plain(value: object) -> Any:  # noqa: ANN401 - what JSON takes
 
 
 def _plain_members(made: object) -> dict[str, Any]:
-    """Return a summary's members as numbers and masked texts. Leave out members that are UNSET."""
+    """Return the fields of a summary as numbers and masked texts. Leave out fields that are UNSET."""
     found = plain({name: each for name, each in members(made).items() if each is not msgspec.UNSET})
     masked_members: Any = masked_values(found)
     return dict(masked_members)

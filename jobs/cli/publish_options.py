@@ -30,7 +30,7 @@ Talk = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class ProofRequest:
-    """The options for the proof of a remote location.
+    """The options for the proof that brokers read a remote location.
 
     Attributes:
         prove: the flag --prove: create a topic, and let the brokers read one of its records back from the location.
@@ -144,7 +144,7 @@ def to_publish(done: Published, uploads: Mapping[TopicIdPartition, int]) -> dict
 
 
 def tell_published(output: Output, done: Published, place: Place, planned: Mapping[str, int]) -> None:
-    """Print the evidence for the location, the number of published or `planned` segments, and the next steps."""
+    """Print whether brokers read the location, the number of published or `planned` segments, and the next steps."""
     tell_place(output, done.proof)
     output.talk(*_lines(done, place, planned))
 

@@ -35,7 +35,7 @@ def lines_of_markdown(heading: str, text: str, width: int) -> Iterator[str]:
 def _blocks(text: str, opens: re.Pattern[str]) -> Iterator[list[str]]:
     """Yield the lines of each block: a table, a fenced text or a paragraph.
 
-    A line of a paragraph that matches `opens` begins a new block.
+    If a line of a paragraph matches `opens`, this line begins a new block.
     """
     for paragraph in re.split(r"\n\s*\n", text):
         lines = paragraph.splitlines()

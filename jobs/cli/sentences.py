@@ -174,7 +174,7 @@ def tell_leftovers(output: Output, objects: int, swept: SweptStore) -> None:
 
 
 def tell_place(output: Output, proof: PlaceProof | None) -> None:
-    """Print the evidence for the remote location. If there is no evidence, print a warning."""
+    """Print the evidence that brokers read the remote location. If there is none, print a warning."""
     if proof is None:
         return
     line = f"place: {proof.sentence}"
@@ -185,7 +185,7 @@ def tell_place(output: Output, proof: PlaceProof | None) -> None:
 
 
 def place_fields(proof: PlaceProof | None) -> tuple[str, EvidenceKind] | tuple[()]:
-    """Return two fields of a summary, the sentence and the kind of the evidence; () if `proof` is None."""
+    """Return two fields of a summary, the sentence and the evidence kind of `proof`; () if `proof` is None."""
     return () if proof is None else (proof.sentence, proof.evidence)
 
 

@@ -127,9 +127,9 @@ def remove_orphans(
     tiersnap maintain remove-orphans --bootstrap-server broker-1:9092 \
       --remote s3://bucket/tiers
 
-    The command knows tiersnap's objects by two signs: a claim names the attempt, or a manifest names the snapshot. The
-    partition's cluster.json must name this cluster. __remote_log_metadata must have no record of the segment, or a
-    record that the segment was deleted. Segments that are published or may still be published are kept.
+    The command recognises tiersnap's objects by one of two signs: a claim names the attempt, or a manifest names the
+    snapshot. The partition's cluster.json must name this cluster. __remote_log_metadata must have no record of the
+    segment, or a record that the segment was deleted. Segments that are published or may still be published are kept.
 
     A segment's log is removed only after other, published segments with the same offsets were read completely. If they
     cannot be read, the row has the reason and the next command. The command keeps objects that are too young. It prints

@@ -366,7 +366,7 @@ def _next_of(outcome: RunOutcome, settings: RunSettings, place: Place) -> str:
 
 
 def _tell_troubles(output: Output, outcome: RunOutcome, place: Place) -> None:
-    """Print the replicas without producers, the unknown topics, the number of findings not printed, and the errors."""
+    """Print the replicas without producers, the unknown topics, the number of unprinted findings, and the errors."""
     print_replicas_without_producers(output, outcome.replicas_without_producers, place)
     for topic in outcome.unknown_topics:
         output.warn(f"--topic-ids names the topic {topic}, but no source has a partition of it")

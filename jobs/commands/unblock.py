@@ -94,9 +94,9 @@ def unblock(
 
     Stuck copies: a copy task is stuck if it starts the same segment again and again, because a producer snapshot is
     missing. The command tiers such segments with computed snapshots, pauses copying with remote.log.copy.disable,
-    publishes the segments, and resumes copying. The copy task then continues after them. No file in LOGDIR is changed.
-    The objects of a broker's failed attempt are published only if all of them equal the log in LOGDIR. Otherwise the
-    segment is uploaded again.
+    publishes the segments, and resumes copying. The copy task then continues after these segments. No file in LOGDIR is
+    changed. The objects of a broker's failed attempt are published only if all of them equal the log in LOGDIR.
+    Otherwise the segment is uploaded again.
 
     Hung copies: a copy is hung if the broker started it and it does not end (--hung-after). The command then disables
     copying and enables it again, so that the broker starts the copy again.
@@ -111,8 +111,8 @@ def unblock(
     configs and finishes the work. It does not restore configs that an operator has changed meanwhile.
 
     If a broker refuses to restore the configs, the command enables copying, prints a kafka-configs line for the other
-    configs, and exits with code 4. Two runs on the same topic wait for each other. If an operator had disabled copying,
-    it stays disabled.
+    configs, and exits with code 4. If another run has paused the topic, the command waits for the end of that run. If
+    an operator had disabled copying, it stays disabled.
 
     If the cluster refuses to disable copying (ZooKeeper mode, Kafka before 3.9), the segments are tiered and published,
     but the copy task continues only after a restart of the leader.

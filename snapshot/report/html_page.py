@@ -236,7 +236,7 @@ def detail_files(report: Report, *, inline: int = INLINE, max_topics: int = MAX_
 
 
 def _sums(topic: PageTopic) -> tuple[str | int, ...]:
-    """Return the values by which the page filters and sorts topics, in the order of its script."""
+    """Return the values by which the page filters and sorts topics, in the order that its script expects."""
     worst = len(RANK) if topic.worst is None else RANK[topic.worst]
     sizes = topic.bytes, topic.tiered_bytes, topic.uploaded_bytes, topic.ready_bytes, topic.waiting_bytes
     return (topic.topic, topic.level, worst, len(topic.partitions), topic.segments, *sizes)

@@ -69,8 +69,8 @@ class RemoteChecked:
 def remote_checked(checks: Iterable[RemoteCheck]) -> dict[Key, RemoteChecked]:
     """Summarise checks by partition.
 
-    The latest check of each segment is used if retention has not deleted the segment since. A check of missing offsets
-    is used only if its partition has no later check.
+    The latest check of each segment is used, unless retention deleted the segment after the check. A check of missing
+    offsets is used only if its partition has no later check.
     """
     newest: defaultdict[Key, dict[str | int, RemoteCheck]] = defaultdict(dict)
     for check in checks:
@@ -120,7 +120,7 @@ def _holes(checks: Iterable[RemoteCheck], last_at: int) -> list[RemoteCheck]:
 
 
 def _exists(check: RemoteCheck, listed_from: int) -> bool:
-    """Return whether the check is of a remote segment that retention has not deleted since."""
+    """Return whether the check is of a remote segment that retention has not deleted since the check."""
     is_segment = bool(check.segment_id) and check.verdict != RemoteVerdict.GONE
     return is_segment and check.base_offset >= listed_from
 

@@ -132,18 +132,16 @@ def doctor(
     Give all entries of log.dirs as LOGDIR: separate them with blanks or commas, or use a glob. The command reads only
     names and small files, so it takes seconds even for large disks. `tiersnap scan` reads the segments.
 
-    The exit code is 5 if a file is damaged, 6 if this user may not read a file, 4 if segments are blocked, and
-    otherwise 0.
+    The exit code is 5 for a damaged file, 6 for a file without read permission, 4 for blocked segments, otherwise 0.
 
     --remote probes the store: conditional writes, checksums, Object Lock, lifecycle rules and clock. The probe writes
     only objects with the prefix claims/probe-, and deletes them. If the store is not safe for tiersnap, the exit code
     is 2.
 
-    With a remote location the command also lists the remote segments of the partitions in LOGDIR. The records of the
-    cluster, or of __remote_log_metadata replicas in LOGDIR, show which of these segments are tiered. The command also
-    reports replicas that lost active producers, for example after a broker rebuilt a replica from remote storage. It
-    reads the segments of such replicas. It prints the errors that the producers would get if such a replica became
-    leader (exit code 4).
+    With a remote location the command lists the remote segments of LOGDIR's partitions. The records of the cluster, or
+    of __remote_log_metadata replicas in LOGDIR, show which of them are tiered. The command also reports replicas that
+    lost active producers, for example after a broker rebuilt a replica from remote storage. It reads their segments,
+    and prints the errors that the producers would get if such a replica became leader (exit code 4).
 
     The command compares the remote location with the location that brokers read. If brokers read another location, the
     command prints that location, requests nothing from --remote, and exits with 4, or with 5 if segments are missing.

@@ -187,7 +187,7 @@ def show_risk_of_host(
     *,
     check_crc: bool,
 ) -> int:
-    """Print the cost of the rejected alternatives for log directories, and return the exit code."""
+    """Print the cost of KIP-952's rejected alternatives for log directories, and return the exit code."""
     from tiersnap.snapshot.exactly_once.simulate.risk_log_dirs import HostRisk
     from tiersnap.snapshot.exactly_once.simulate.risk_rows import RiskTotals, boundary_rows, partition_row
     from tiersnap.snapshot.gate.exit_code import exit_code_of
@@ -221,7 +221,7 @@ def show_risk_of_warehouse(
     settings: RiskSettings,
     asked: RiskRequest,
 ) -> int:
-    """Print the cost of the rejected alternatives for the partitions of a warehouse, and return the exit code."""
+    """Print the cost of KIP-952's rejected alternatives for partitions of a warehouse, and return the exit code."""
     if asked.replicas:
         raise UsageError(
             "--replica needs a LOGDIR", hint="the tables of --warehouse do not have the entries of snapshot files"

@@ -143,7 +143,7 @@ def verify(
     A remote snapshot is compared with the log in LOGDIR. If LOGDIR lacks the snapshot's offset, the snapshot is
     compared with its own segment and with earlier snapshots. Producers that a broker would drop now are not compared.
 
-    CORRUPT and MISSING segments end the command with exit code 5. NOT_COMPARED means that the command found no error,
+    If a segment is CORRUPT or MISSING, the exit code is 5. NOT_COMPARED means that the command found no error,
     but had no log to compare with. NOT_CHECKABLE means that the plugin encrypted the segment. A changed batch with a
     recomputed CRC is found only by comparison with another copy. A partition whose segments are in another layout than
     --layout is not verified (exit code 4). After an interruption, continue with --resume.
