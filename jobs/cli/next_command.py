@@ -34,7 +34,7 @@ _NOT_GIVEN = (None, ParameterSource.DEFAULT, ParameterSource.DEFAULT_MAP)
 
 
 def kept_options(ctx: click.Context) -> dict[str, tuple[str, ...]]:
-    """Return, by command name, the options of the user that each command in NAMED accepts, as words.
+    """Return the words of the user's options that each command in NAMED accepts, by command name.
 
     Options that a settings file set are left out, because the next command reads the same file. The options of the
     remote location (_LOCATION) are returned even if a settings file set them. Secrets are masked.

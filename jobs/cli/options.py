@@ -55,7 +55,7 @@ OF_BEGINNINGS = "Remote location. It is read for logs whose first segments exist
 
 
 def is_typed(ctx: click.Context, name: str) -> bool:
-    """Return whether the command line set the parameter. If the environment or a settings file did, return False."""
+    """Return whether the command line set the parameter. If the environment or a settings file set it, return False."""
     return ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE
 
 

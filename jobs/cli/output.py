@@ -122,7 +122,8 @@ class Output:
                 become fields of the result in Format.JSON, and the last line `{"summary": …}` in Format.JSONL. For a
                 table, each field is a line on stderr, except the fields in the object's class variable NOT_TOLD.
             findings: a field of the result in Format.JSON, and lines `{"finding": …}` after the rows in Format.JSONL.
-                Every format prints the first MOST_TOLD as warnings. The caller may add findings while it yields rows.
+                Every format prints the first MOST_TOLD findings as warnings. The caller may add findings while it
+                yields rows.
             errors: errors after which the command continued. Format.JSON prints them in the field `errors`,
                 Format.JSONL as lines `{"error": …}`. In the other formats the caller prints them. The caller may add
                 errors while it yields rows.

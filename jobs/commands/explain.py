@@ -46,7 +46,7 @@ def explain(output: Output, word: str | None, broker: str | None, client: str | 
     SITUATION is a name such as retry or commit-after-timeout. The command prints the brokers' answers by release.
 
     KIP is KIP-360, KIP-691 or KIP-952. The command prints the problems that the KIP describes. For each problem it
-    prints a command that shows the problem on data, and the output of that command.
+    prints a command that shows the problem on test data, and the output of that command.
 
     Without an argument the command lists all names. It reads bundled tables, and asks no cluster.
     """

@@ -173,7 +173,7 @@ def remove_orphans(
 
 
 def _show_orphans(output: Output, found: Sequence[Orphan], done: OrphansOutcome, older_than: int) -> None:
-    """Print the orphans and their totals. Then print the orphans that were refused, not deleted, or are too young."""
+    """Print the orphans, their totals, the refused orphans, the failed deletions and the number of young objects."""
     actions = Counter(str(each.action) for each in found)
     younger = sum(len(each.keys) for each in done.waiting)
     last = max((each.removable_at for each in done.waiting), default=None)

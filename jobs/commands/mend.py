@@ -136,15 +136,15 @@ def mend(
 
     1. The log in LOGDIR, as `tiersnap tier` builds it.
 
-    2. --from: a backup, or a wrong prefix or layout of an earlier upload. The segment is first read completely, and
-    compared with LOGDIR and remote storage. An encrypted segment is refused.
+    2. --from: a backup, or the wrong prefix or layout to which an earlier upload went. The segment is first read
+    completely, and compared with LOGDIR and remote storage. An encrypted segment is refused.
 
     3. The segment's other objects, or the log of another copy of the segment, even of an incomplete copy. The producer
     state at the first offset comes from remote storage.
 
-    A log whose batches differ from remote storage is refused, for example a diverged clone. The new object gets the key
-    that brokers request, under the same segment id. No record changes, no object is overwritten, and --from is not
-    changed. Brokers read the object without a restart.
+    If the batches of a log differ from remote storage, for example in a diverged clone, the log is refused. The new
+    object gets the key that brokers request, under the same segment id. No record changes, no object is overwritten,
+    and --from is not changed. Brokers read the object without a restart.
 
     Wrong segments: a segment is replaced if --depth finds it wrong, or if a missing object cannot be built to fit the
     existing objects. The replacement has a new segment id and comes from the same sources. The command uploads it as

@@ -193,7 +193,7 @@ def restore(
 
 
 def _tell_target(output: Output, target: Target, topic: str, *, topic_is_checked: bool) -> None:
-    """Print a warning if no cluster confirmed the topic, or if the log directory has no directory.id."""
+    """Print a warning if no cluster confirmed that the topic exists, or if the log directory has no directory.id."""
     if not topic_is_checked:
         output.talk(
             f"{topic}: tiersnap did not check whether the topic still exists; to check, add --bootstrap-server "

@@ -328,7 +328,7 @@ def show(output: Output, outcome: RunOutcome, settings: RunSettings, report: Pat
 
 
 def _tell_uploaded(output: Output, outcome: RunOutcome, *, is_done: bool) -> None:
-    """Print the number of copy attempts that needed no upload, or that the run wrote nothing."""
+    """Print how many copy attempts needed no upload. If there are none and the run wrote nothing, print this fact."""
     if outcome.copies_finished:
         tell_finished_copies(output, outcome.copies_finished)
     elif outcome.did_nothing:

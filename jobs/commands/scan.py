@@ -342,7 +342,7 @@ def _damaged_log(findings: Iterable[Finding]) -> str:
 
 
 def _steps_of_findings(totals: ScanTotals, place: Place) -> Iterator[tuple[str, str]]:
-    """Yield pairs of next step and kind of finding. Skip deleted files, because `Output.rows` prints their step."""
+    """Yield pairs of next step and kind of finding. Skip DELETED_FILE, because `Output.rows` prints its step."""
     from tiersnap.snapshot.log.findings import FindingKind
 
     has_wrong_snapshots = any(totals.wanted[each] for each in _WRONG)

@@ -98,7 +98,7 @@ def unblock(
     changed. The objects of a broker's failed attempt are published only if all of them equal the log in LOGDIR.
     Otherwise the segment is uploaded again.
 
-    Hung copies: a copy is hung if the broker started it and it does not end (--hung-after). The command then disables
+    Hung copies: a copy is hung if it runs much longer than other copies (--hung-after). The command then disables
     copying and enables it again, so that the broker starts the copy again.
 
     Proof: the command writes only with a proof that brokers read --remote. Either the settings of the broker on this

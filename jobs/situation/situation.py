@@ -150,7 +150,7 @@ class Situation:
         later.
 
         Args:
-            needs_remote: whether the command needs the remote location. If so, keep it and send no request to it.
+            needs_remote: whether the command needs the remote location. If it does, no request is sent to the location.
         """
         cluster, errors = _answering(self.cluster, lambda cluster: cluster.brokers())
         if needs_remote:

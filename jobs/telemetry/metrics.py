@@ -64,7 +64,7 @@ class Sinks:
         return replace(sample, labels={"command": self.command, **sample.labels})
 
     def _write(self, path: Path, samples: list[Sample]) -> None:
-        """Replace the file atomically. If `samples` lacks the metric LAST_SUCCESS, keep its value from the old file."""
+        """Replace the file atomically. If `samples` lacks the metric LAST_SUCCESS, copy it from the old file."""
         written = list(samples)
         if path.exists() and not any(each.name == LAST_SUCCESS for each in samples):
             before = last_success(path.read_text(encoding="utf-8"))

@@ -76,7 +76,7 @@ class _Cause:
 
 @dataclass(frozen=True, kw_only=True)
 class Cause(Clearing, _Cause):
-    """A verdict that blocks segments of the cluster. If a command names a segment file, it is from the worst partition.
+    """A verdict that blocks segments of the cluster. A file in its commands is from the worst partition.
 
     Attributes:
         partitions: number of partitions with the verdict.

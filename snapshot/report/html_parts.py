@@ -1,4 +1,4 @@
-"""Texts, numbers and rectangles for the templates of index.html, and the choice of the partitions in the page.
+"""Texts, numbers and rectangles for the templates of index.html, and functions that choose the partitions in the page.
 
 The page contains the worst topics and their most important partitions. It loads other topics and partitions on demand:
 
@@ -277,7 +277,7 @@ def marks(partition: PagePartition) -> list[Mark]:
 
 
 def _labelled(lines: list[tuple[str, str, float, str]]) -> Iterator[Mark]:
-    """Yield the marks. Marks without room for separate labels share a label, at the first of them."""
+    """Yield the marks. If neighbouring marks have no room for separate labels, the first mark has a label for all."""
     while lines:
         near = [line for line in lines if line[2] - lines[0][2] < _LABEL_ROOM]
         label = _joined(near)
@@ -322,7 +322,7 @@ class Listed:
         number: position of the topic, worst first.
         inline: partitions in the page.
         rest: partitions that are loaded on demand, PIECE per file.
-        file: number of the file with the first PIECE of `rest`. The next pieces are in the next files.
+        file: number of the file with the first PIECE partitions of `rest`. The next pieces are in the next files.
     """
 
     number: int

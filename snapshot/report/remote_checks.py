@@ -1,4 +1,4 @@
-"""Summary of `remote_checks`: how many remote segments of each partition were verified, when, and at which depth."""
+"""Summary of the table `remote_checks`: number, time and depth of the verified remote segments of each partition."""
 
 from __future__ import annotations
 

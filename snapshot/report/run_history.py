@@ -111,7 +111,7 @@ def heads_of(index: bytes) -> tuple[RunHead, ...]:
 
 
 def read_heads(folder: Path) -> tuple[RunHead, ...]:
-    """Return the index of runs, empty if the file is missing. If it cannot be read, log a warning and return ()."""
+    """Return the runs in the index; () if the file is missing. If it cannot be read, log a warning and return ()."""
     try:
         return heads_of(read_regular(folder / "runs.json", follow=True))
     except FileNotFoundError:

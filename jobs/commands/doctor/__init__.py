@@ -144,8 +144,8 @@ def doctor(
     and prints the errors that the producers would get if such a replica became leader (exit code 4).
 
     The command compares the remote location with the location that brokers read. If brokers read another location, the
-    command prints that location, requests nothing from --remote, and exits with 4, or with 5 if segments are missing.
-    If a topic in the remote location has an id that the cluster lacks, the command reports the topic as unused.
+    command prints it, checks nothing else in --remote, and exits with 4 (5 if --remote lacks published segments). The
+    command also reports unused topics: topics in the remote location with an id that the cluster lacks.
 
     With a remote location and a cluster the command reports published segments with missing objects (exit code 5). The
     next steps restore the objects.

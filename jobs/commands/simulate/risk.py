@@ -70,7 +70,7 @@ class SimulateSummary:
         risk: the sentence that no snapshot is missing or wrong.
         empty_snapshots: cost of empty snapshots.
         waiting: cost of waiting for retention.
-        archiving_none: cost if brokers archive no snapshots: bytes and time of replays.
+        archiving_none: bytes and time of replays, the cost if brokers archive no snapshots.
         replicas: results of --replica.
     """
 
