@@ -94,8 +94,8 @@ def install(
     tiersnap install --remote s3://bucket/tiers --to /var/lib/kafka/data
     tiersnap install --remote s3://bucket/tiers --to /var/lib/kafka/data --apply
 
-    Prints the plan; --apply writes the files. The rules of `repair` apply. In addition, a stored snapshot must be named
-    in the manifest of the run, have the same topic id as the log on this host, and agree with this log.
+    Prints the plan; --apply writes the files. The rules of `repair` apply. In addition, the manifest of the run must
+    name the stored snapshot. The snapshot must have the topic id of the log on this host, and agree with this log.
 
     You can repeat the command: it keeps files that are right. If the command is killed, it leaves only complete files.
     """

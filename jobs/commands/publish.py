@@ -91,9 +91,10 @@ def publish(
     compared with them; give log directories of the leader. LOGDIR also provides the leader epochs if leaders cannot be
     asked (SASL). A partition with a damaged segment, or with a segment of another log, is refused (exit code 5).
 
-    A partition is refused if the cluster has another topic of the same name, if the topic is not tiered, if offsets
-    before a segment are not in remote storage, or if the leader's log has other leader epochs at the segment's offsets.
-    It is also refused if a segment ends above the end of the leader's log (exit code 5).
+    A partition is refused if the cluster has another topic of the same name, if the topic is not tiered, or if
+    offsets before a segment are not in remote storage. It is also refused if the leader's log has other leader epochs
+    at a segment's offsets. If a segment ends above the end of the leader's log, the partition is refused with exit
+    code 5.
 
     If all published copies of a segment have lost objects, the command publishes an unpublished copy that is complete.
     Offsets that remain unreadable are listed (exit code 5). A segment is not published if brokers would then no longer

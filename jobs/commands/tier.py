@@ -224,8 +224,8 @@ def tier(
     `tiersnap publish` publishes the segments later.
 
     With a cluster the command first checks that the cluster has the topic with the same id as LOGDIR. If it will
-    publish, it also compares a record of LOGDIR with the leader's log, and checks that the leader's log reaches the end
-    of the segments. If a check fails, it uploads nothing of the partition.
+    publish, it also compares a record of LOGDIR with the leader's log. The leader's log must also reach the end of the
+    segments. If a check fails, it uploads nothing of the partition.
 
     If a running broker uses LOGDIR, and its configuration names another bucket, prefix, directory or layout than
     --remote, nothing is written, and the exit code is 4.

@@ -1,4 +1,4 @@
-"""The part of `doctor` that checks whether brokers read the remote location."""
+"""The checks of `doctor` about the remote location: whether brokers read it, and whether its store is safe."""
 
 from __future__ import annotations
 

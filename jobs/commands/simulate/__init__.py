@@ -224,8 +224,8 @@ def simulate(
     each missing or wrong one. Its cost is the number of lost producers, the number of records that may be appended
     twice, and the duration of this risk. The second is to wait until retention has deleted the segments. Its cost is
     the time, and the bytes that stay untiered. The third is to archive no snapshots, and to replay the log for each
-    snapshot that is needed. Its cost is bytes and time, estimated for a replay of the whole log, of the expiration
-    window that KIP-952 proposed, and from the nearest snapshot.
+    snapshot that is needed. Its cost is bytes and time. Both are estimated for a replay of the whole log, of
+    the expiration window that KIP-952 proposed, and from the nearest snapshot.
 
     With --warehouse the command simulates, on Spark, all partitions that a run has read. Each simulated replica begins
     with the producer state at the base offset of the newest segment.
