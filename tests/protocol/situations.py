@@ -194,7 +194,7 @@ def empty(place: Place) -> None:
 
 @situation("wrong place")
 def wrong_place(place: Place) -> None:
-    """Brokers read another location; this one has only segments of `tier`"""
+    """Brokers read another location. The location of `--remote` has only segments of `tier`"""
     broker = min(place.keys(KeyKind.LOG)).removesuffix(".log")
     objects = [key for key in place.world.store.objects if key.startswith(broker)]
     place.world.store.delete([*objects, keys.read_back(CLUSTER_ID)])

@@ -237,7 +237,7 @@ def missing_snapshot(at: Path) -> Iterator[Site]:
 
 @situation("no snapshots")
 def no_snapshots(at: Path) -> Iterator[Site]:
-    """The partition has no snapshot, as after a broker of an old release moved the replica"""
+    """The partition has no snapshot at all"""
     folder = orders(at)
     for offset in (*BASES[1:], END):
         file_of(folder, offset, ".snapshot").unlink()
@@ -373,13 +373,13 @@ def unknown_log_start(at: Path) -> Iterator[Site]:
 
 @situation("rebuilt replica")
 def rebuilt_replica(at: Path) -> Iterator[Site]:
-    """A broker rebuilt a replica from remote storage. The replica has no earlier producer"""
+    """A broker rebuilt a replica from remote storage. The replica lacks the producers of the remote segments"""
     yield rebuilt(at, local_from=2)
 
 
 @situation("replica without producers")
 def replica_without_producers(at: Path) -> Iterator[Site]:
-    """As *rebuilt replica*, but all closed segments are tiered, so the replica may lead at any time"""
+    """As *rebuilt replica*, but all closed segments are tiered"""
     yield rebuilt(at, local_from=3)
 
 
