@@ -35,7 +35,7 @@ _SPARK = {
 }
 _TOP = """# Compatibility
 
-Read this page to see whether your versions were tested. Each version has the name of a test. *Nightly* tests run in
+Read this page to see whether your versions were tested. The tables name a test for each version. *Nightly* tests run in
 `make nightly`, the others in CI. `make compatibility` writes this page. Versions that it does not list were not tested.
 """
 
