@@ -144,8 +144,8 @@ class OffsetIndexContents(_IndexContents):
         if later:
             self.judgement.notes.append(
                 f"{self.file.path}: {count_of(later, 'entry has', 'entries have')} a later offset than the batch "
-                "at the position. A broker writes such entries when it appends several batches at once; they are "
-                "right"
+                "at the entry's position. Such entries are correct: a broker writes them when it appends several "
+                "batches at once"
             )
         return readable
 

@@ -30,7 +30,9 @@ _LETS_PASS = (IN_REMOTE_STORAGE | TO_UPLOAD) | {
 
 _NONE_UNREAD: Mapping[int, str] = MappingProxyType({})
 
-NOT_PUBLISHED = "the records were read, and no COPY_SEGMENT_FINISHED record names the segment"
+NOT_PUBLISHED = (
+    "the records of __remote_log_metadata were read, and no COPY_SEGMENT_FINISHED record names the segment"
+)
 _UNFINISHED = "an earlier upload of tiersnap did not finish; the next upload finishes or replaces it"
 
 
@@ -157,7 +159,9 @@ def judge_by_remote(base: int, end: int | None, log_start: int, coverage: Remote
     if end is None or end > coverage.highest:
         return None
     if overlap(coverage.lost, base, end):
-        return Verdict.GAP_IN_REMOTE, "records name the remote segment, but some of its objects are missing"
+        return Verdict.GAP_IN_REMOTE, (
+            "records of __remote_log_metadata name the remote segment, but some of its objects are missing"
+        )
     if coverage.is_unfinished(base, end):
         return None
     return Verdict.GAP_IN_REMOTE, (
@@ -183,14 +187,16 @@ def judge_remote(start: int, end: int, coverage: RemoteCoverage) -> tuple[Verdic
         if is_read:
             return Verdict.UPLOADED, f"tiersnap uploaded the segment; {NOT_PUBLISHED}"
         return Verdict.UPLOADED, (
-            "tiersnap uploaded the segment; no records were read, so it is unknown whether brokers know it"
+            "tiersnap uploaded the segment; not all records of __remote_log_metadata were read, so it is unknown "
+            "whether brokers know the segment"
         )
     if is_read:
         return Verdict.IN_REMOTE, (
             f"a failed copy attempt of a broker left the segment in remote storage; {NOT_PUBLISHED}"
         )
     return Verdict.IN_REMOTE, (
-        "a broker uploaded the segment; no records were read, so it is unknown whether the broker finished the copy"
+        "a broker uploaded the segment; not all records of __remote_log_metadata were read, so it is unknown whether "
+        "the broker finished the copy"
     )
 
 
@@ -276,7 +282,10 @@ _SNAPSHOT = {
 
 
 def _encrypted(manifest: str, reason: str) -> str:
-    return f"the plugin encrypts, see the manifest {manifest}, but tiersnap would upload plain text; snapshot: {reason}"
+    return (
+        f"the plugin encrypts segments, as the manifest {manifest} shows, but tiersnap would upload plain text; "
+        f"snapshot: {reason}"
+    )
 
 
 def _notes(segment: SegmentFacts) -> Iterator[str]:

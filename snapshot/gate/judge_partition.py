@@ -64,7 +64,8 @@ class SegmentReadiness:
     def as_found(self) -> SegmentReadiness:
         """Return this segment with the verdict IN_REMOTE. Call it if the upload found the segment in remote storage."""
         return self._with(
-            Verdict.IN_REMOTE, "another copy attempt uploaded the segment during this run; its records were not read"
+            Verdict.IN_REMOTE,
+            "another copy attempt uploaded the segment during this run; the records of the segment were not read",
         )
 
     def _with(self, verdict: Verdict, reason: str) -> SegmentReadiness:

@@ -90,11 +90,12 @@ _OF_VERDICT: dict[StrEnum, Steps] = {
     Verdict.UNKNOWN_TRANSACTIONS: (
         NextStep("run the same command without a scan window (--scan exact replays the whole log)"),
         NextStep(
-            "or if no upload refused the segment, give a broker (--bootstrap-server): it returns the last stable offset"
+            "or if no earlier upload refused the segment, give a broker (--bootstrap-server), which returns the last "
+            "stable offset"
         ),
         NextStep(
-            "or if an upload refused the segment because of a broker's snapshot, run the same command again "
-            "once the partition has changed"
+            "or if an earlier upload refused the segment because of a broker's snapshot, run the same command again "
+            "once files of the partition have changed"
         ),
     ),
     Verdict.UNREADABLE_SEGMENT: _READ_AS_BROKER,
@@ -121,8 +122,8 @@ _OF_VERDICT: dict[StrEnum, Steps] = {
     ),
     Verdict.ABOVE_LSO: (
         NextStep(
-            "wait until replication has passed the segment, and its transactions have ended; to list open "
-            "transactions, and commands that abort hanging transactions:",
+            "wait until replication has passed the segment, and its transactions have ended; to see open "
+            "transactions, and how to abort hanging ones:",
             FIND_HANGING.argv,
         ),
     ),

@@ -86,10 +86,14 @@ class RemoteCheck:
     partition: PartitionNumber
     segment_id: Annotated[str, Meta(description='segment id; "" for offsets that are in no complete remote segment')]
     base_offset: BaseOffset
-    next_base_offset: Annotated[int | None, Meta(description="exclusive end; null if it is unknown")]
+    next_base_offset: Annotated[int | None, Meta(description="exclusive end offset; null if it is unknown")]
     leader_epoch: Annotated[int, Meta(description="newest leader epoch of the segment; -1 if it is unknown")]
     is_of_log: Annotated[
-        bool, Meta(description="whether the segment's leader epochs agree with those of the newest segment")
+        bool,
+        Meta(
+            description="whether the segment's leader epochs agree with the leader epochs of the partition's newest "
+            "remote segment"
+        ),
     ]
     listed: Annotated[int, Meta(description="segments of the partition that were listed")]
     listed_from: Annotated[int, Meta(description="base offset of the first listed segment")]

@@ -100,8 +100,8 @@ _SAID: dict[Level, dict[Verdict, str]] = {
             "The segment is older than the scan window and was not read. The upload reads the segment, and refuses "
             "the segment if its snapshot lacks an open transaction."
         ),
-        Verdict.READY: "Everything that tiered storage (KIP-405) requires exists and is right: the next run with "
-        "--apply uploads the segment.",
+        Verdict.READY: "The segment has all files that tiered storage (KIP-405) requires, and all are right: the next "
+        "run with --apply uploads the segment.",
     },
     Level.IN_REMOTE: {
         Verdict.UPLOADED: (

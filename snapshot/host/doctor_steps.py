@@ -60,7 +60,7 @@ def checks(host: Host, place: Place) -> Iterator[Step]:
     doctor, scan, note = next_steps.DOCTOR_REMOTE, next_steps.SCAN_REMOTE, "exit code 0"
     if not place.knows(Hole.REMOTE):
         doctor, scan = next_steps.DOCTOR, next_steps.SCAN
-        note = "exit code 0 expected; to see which segments unblock tiered, add --bootstrap-server"
+        note = "exit code 0 expected; add --bootstrap-server to see which segments `tiersnap unblock` tiered"
     yield place.render(replace(doctor, note=note))
     yield place.render(replace(scan, note="exit code 0"))
     if host.blocked:
@@ -240,7 +240,7 @@ def _room(host: Host) -> Iterator[NextStep]:
 
 def _room_needed(host: Host, log_dir: Examined) -> str:
     if _can_unblock(host):
-        return "if this frees too little space:"
+        return "if `tiersnap unblock` frees too little space:"
     needed = _needed(log_dir)
     first = "free some space before the next steps"
     if needed:

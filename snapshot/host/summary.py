@@ -206,7 +206,7 @@ class Host:
     def version(self) -> str:
         """Return the broker's release, from its process or else from its files."""
         if versions := {each.release for each in self.log_dirs if each.release}:
-            return f"{', '.join(sorted(versions))} (by the jar of the running process)"
+            return f"{', '.join(sorted(versions))} (from the jar of the running process)"
         return self._version_by_files()
 
     def _version_by_files(self) -> str:

@@ -24,7 +24,8 @@ TOPIC_ID = "MWJ6FHTfRYy67jzwZdeqSQ"
 
 REASONS = {
     "TIERED": "COPY_SEGMENT_FINISHED records cover the offsets of the segment",
-    "UPLOADED": "tiersnap uploaded the segment; no records were read, so it is unknown whether brokers know it",
+    "UPLOADED": "tiersnap uploaded the segment; not all records of __remote_log_metadata were read, so it is unknown "
+    "whether brokers know the segment",
     "READY": "the snapshot equals the log: 41 producers",
     "ABOVE_LSO": "the segment ends at offset {end}, but the last stable offset is lower: a transaction is open "
     "since offset {base}",

@@ -67,7 +67,7 @@ def test_judge_refuses_plain_text_among_encrypted_segments_by_the_manifests_key(
     coverage = RemoteCoverage(encrypted_by="x.rsm-manifest")
     found = judged(*SEGMENTS[:2], broker=None, coverage=coverage)
     assert [each.verdict for each in found] == [Verdict.ENCRYPTED_REMOTE] * 2
-    assert "see the manifest x.rsm-manifest, but tiersnap would upload plain text" in found[0].reason
+    assert "as the manifest x.rsm-manifest shows, but tiersnap would upload plain text" in found[0].reason
     assert "--allow-plaintext" in found[0].next_step
     assert verdicts(*SEGMENTS[:2], coverage=coverage) == "LEFT_TO_BROKER LEFT_TO_BROKER"
 

@@ -83,7 +83,7 @@ def test_tier_refuses_plain_text_by_the_manifest_of_the_partition(store: Directo
     report = tiersnap("tier", source, "--remote", store.root, "--report", store.root.parent / "page", "--all")
     assert report.exit_code == 4, "as with --apply"
     rows = json.loads((store.root.parent / "page" / "readiness.json").read_text())
-    assert f"the plugin encrypts, see the manifest {key}, but" in json.dumps(rows)
+    assert f"the plugin encrypts segments, as the manifest {key} shows, but" in json.dumps(rows)
     allowed = run(store, source, "--topic", "orders", "--allow-plaintext", "--apply")
     assert (allowed.exit_code, allowed.row(partition="orders-0")["uploaded"]) == (0, 2), allowed.err
 

@@ -109,7 +109,7 @@ def test_simulate_predicts_nothing_until_remote_storage_is_asked(churn: Poisoned
     result = json.loads(ran.out)["result"]
     assert_said(ran, 0, "churn-0: not compared", "--remote s3://bucket/prefix")
     assert (ran.rows, result["not_compared"]) == ([], 1)
-    assert result["summary"] == "1 partition is not compared, because the start of the log is in remote storage."
+    assert result["summary"] == "1 partition is not simulated, because the start of the log is in remote storage."
     asked = tiersnap("simulate", churn.logs, "--broker", "4.1", *words(churn), *NOW)
     assert_said(asked, 0)
     assert "it would lack 325 of 375 producers" in json.loads(asked.out)["result"]["summary"]

@@ -200,7 +200,9 @@ def test_judge_says_of_a_gap_that_records_name_a_remote_segment_whose_objects_ar
     coverage = RemoteCoverage(((10, 30),), 30, lost=((0, 10),))
     found = next(iter(judge(PARTITION, SEGMENTS, expiry=BrokerExpiry(NOW, DAY), coverage=coverage)))
     assert found.verdict is Verdict.GAP_IN_REMOTE
-    assert found.reason == "records name the remote segment, but some of its objects are missing"
+    assert found.reason == (
+        "records of __remote_log_metadata name the remote segment, but some of its objects are missing"
+    )
 
 
 def test_judge_leaves_segments_to_a_broker_that_passes_by_one_without_a_snapshot_below() -> None:

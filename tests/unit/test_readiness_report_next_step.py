@@ -64,8 +64,8 @@ RUN_IT = "tiersnap run --source /data --remote s3://tier/ --warehouse /tables"
             Verdict.ABOVE_LSO,
             [
                 Step(
-                    "wait until replication has passed the segment, and its transactions have ended; to list open "
-                    "transactions, and commands that abort hanging transactions:",
+                    "wait until replication has passed the segment, and its transactions have ended; to see open "
+                    "transactions, and how to abort hanging ones:",
                     "tiersnap transactions find-hanging /data --all",
                     True,
                 ),
@@ -186,5 +186,5 @@ def test_unknown_transactions_lead_to_the_scan_that_needs_no_proof() -> None:
         "run the same command without a scan window (--scan exact replays the whole log)",
         "",
     )
-    assert cluster.words.startswith("or if no upload refused the segment, give a broker")
-    assert changed.words.endswith("run the same command again once the partition has changed")
+    assert cluster.words.startswith("or if no earlier upload refused the segment, give a broker")
+    assert changed.words.endswith("run the same command again once files of the partition have changed")

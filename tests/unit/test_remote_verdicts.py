@@ -30,7 +30,8 @@ from tiersnap.snapshot.tables.remote_log_segments import COPY_FINISHED
 pytestmark = pytest.mark.unit
 
 EPOCH, OTHER = ((0, 0),), ((7, 0),)  # of the log; of another one
-READ, UNREAD, FAILED = "the records were read, and no COPY", "no records were read", "a failed copy attempt"
+READ = "the records of __remote_log_metadata were read, and no COPY"
+UNREAD, FAILED = "not all records of __remote_log_metadata were read", "a failed copy attempt"
 
 
 def copy(start: int = 0, end: int = 10, epochs=EPOCH, *, ours: bool = False, published=None, complete: bool = True):
@@ -117,7 +118,7 @@ def test_a_local_replica_proves_tiered_and_never_the_absence_of_a_record(uploade
     write_replica(uploaded, published(segments[:2]))
     assert said(uploaded, *remote) == ({"TIERED": 2, "UPLOADED": 1},) * 3
     reason = tiersnap("scan", uploaded, *remote, "--segments").row(base_offset=10)["reason"]
-    assert "no records were read, so it is unknown whether" in reason
+    assert "not all records of __remote_log_metadata were read, so it is unknown whether" in reason
 
 
 def test_records_at_or_above_the_high_watermark_prove_nothing(uploaded: Path, tmp_path: Path) -> None:
@@ -196,11 +197,11 @@ def test_a_run_remembers_that_records_name_a_segment_and_not_that_none_does(tmp_
     ran = runner(now=NOW, records=(absent,))
     assert ran.verdicts == {"UPLOADED": 3, "ACTIVE_SEGMENT": 1}
     assert {row["reason"].partition("; ")[2][:16] for row in ran.readiness if row["verdict"] == "UPLOADED"} == {
-        "the records were"
+        "the records of _"
     }
     ran = runner(now=NOW)
     assert {row["reason"].partition("; ")[2][:16] for row in ran.readiness if row["verdict"] == "UPLOADED"} == {
-        "no records were "
+        "not all records "
     }
     unread = PartitionRecords("lZ6vvmajTWKDBUTV6SQAtQ", error="b:9092 does not answer")
     assert "b:9092 does not answer" in runner(now=NOW, records=(unread,)).errors[0]
@@ -221,8 +222,8 @@ def test_the_records_of_a_cluster_prove_that_a_segment_is_not_published(tmp_path
         rows = rows_of(place, "--remote", place.remote)
         assert [row["verdict"] for row in rows] == ["TIERED", "UPLOADED", "UPLOADED", "ACTIVE_SEGMENT"]
         assert rows[1]["reason"] == (
-            "tiersnap uploaded the segment; the records were read, and no COPY_SEGMENT_FINISHED record names the "
-            "segment"
+            "tiersnap uploaded the segment; the records of __remote_log_metadata were read, and no "
+            "COPY_SEGMENT_FINISHED record names the segment"
         )
 
 

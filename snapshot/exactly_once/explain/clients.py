@@ -31,8 +31,9 @@ _WHEN = {
     "renumbered since": "the producer gave the batch new sequences after this request",
     "front removed": "the record that was acknowledged last is below the log start offset",
     "others come first": "earlier batches are still in flight",
-    "others are unresolved": "an earlier batch expired after it was sent, and is not the directly previous batch",
-    "attempts left": "retries and delivery time are left",
+    "others are unresolved": "an earlier batch expired after it was sent, and this batch does not directly follow the "
+    "expired batch",
+    "attempts left": "retries remain, and delivery.timeout.ms has not passed",
     "several records": "the batch has several records",
     "gap remains": "an earlier batch expired after it was sent",
     "gap remains, no bump": "an earlier batch expired after it was sent, and the coordinator is older than 2.5",

@@ -179,7 +179,8 @@ a new instance begins while a transaction is open in epoch 32767
  init-at-32766                    | CompleteCommit 32766    | -    | the epoch is exhausted
  init-again-at-32766              | CompleteCommit 32766    | 10 32765 | \
 the epoch is exhausted, and the client repeats its request
- init-impossible-state            | Dead                    | -    | the state exists only in memory
+ init-impossible-state            | Dead                    | -    | \
+the transactional id is in state Dead, which exists only in memory
 """,
     ),
     *situations(

@@ -37,7 +37,10 @@ _ENTRIES = {
     "marked": ProducerEntry(3, coordinator_epoch=5),
 }
 _CHECKS = {"beside-verification": TransactionCheck(pending=PendingVerification(7))}
-_DOES = {Answer.ACCEPT: "appends it", Answer.DUPLICATE_ACK: "appends nothing, and answers with the first offsets"}
+_DOES = {
+    Answer.ACCEPT: "appends the batch",
+    Answer.DUPLICATE_ACK: "appends nothing, and answers with the offsets of the first append",
+}
 
 
 def _asked(
@@ -77,8 +80,8 @@ def _marker(row: Row) -> Ask[BrokerEra]:
         if found.answer.is_error:
             return SituationAnswer(found.answer, "appends nothing")
         if found.ended_first_offset is None:
-            return SituationAnswer(found.answer, "appends it")
-        return SituationAnswer(found.answer, "appends it, and ends the transaction")
+            return SituationAnswer(found.answer, "appends the marker")
+        return SituationAnswer(found.answer, "appends the marker, and ends the transaction")
 
     return ask
 

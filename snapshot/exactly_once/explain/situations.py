@@ -50,7 +50,7 @@ class ExplainedRow:
 
     who: Annotated[str, Meta(description="broker, coordinator, client or application")]
     releases: str  # releases with this answer or reaction, as one range
-    changed_by: Annotated[str, Meta(description="KIPs or issues that changed this in the first of the releases")]
+    changed_by: Annotated[str, Meta(description="KIPs or issues that introduced the answer or reaction")]
     transaction_version: int | None  # transaction.version of a coordinator, 1 also for 0; None for others
     request: str
     # None for clients and the application.

@@ -54,7 +54,7 @@ class HostSimulation:
             return sentence
         count = count_of(len(self.not_compared), "partition is", "partitions are")
         is_in = "may be" if self.beginnings.unlocated else "is"
-        unknown = f"{count} not compared, because the start of the log {is_in} in remote storage."
+        unknown = f"{count} not simulated, because the start of the log {is_in} in remote storage."
         if not self.tally.producers:
             return unknown
         return f"{sentence} {unknown}"

@@ -176,8 +176,9 @@ def replicas(
         return Replicas(partition, start, empty_state(), empty_state(), 0, findings, is_whole=False)
     if found.at_start is None:
         raise UsageError(
-            f"{partition.name}: no snapshot or state is known at offset {start.offset}",
-            hint="give as --at a segment's base offset, the offset of a snapshot file, or the log end offset",
+            f"{partition.name}: offset {start.offset} is neither the end of a segment nor the offset of a snapshot "
+            "file",
+            hint="give --at with the base offset of a segment, the offset of a snapshot file, or the log end offset",
         )
     both = in_its_place(
         entries,

@@ -188,12 +188,11 @@ class RiskTotals:
     def _waiting(self) -> str:
         sums = self.sums
         start = (
-            f"{count_of(sums['waiting_segments'], 'segment waits', 'segments wait')}, "
-            f"{human_bytes(sums['untiered_bytes'])} cannot be tiered"
+            f"{count_of(sums['waiting_segments'], 'segment')} ({human_bytes(sums['untiered_bytes'])}) cannot be tiered"
         )
         stuck = self.by_wait.get(str(Wait.STUCK_TIERING_ENABLED), 0)
         if stuck:
-            return f"{start}; tiering is enabled, so they wait forever: local retention deletes only tiered segments"
+            return f"{start}; tiering is enabled, so the disk keeps them: local retention deletes only tiered segments"
         end = f"{start}; retention deletes the last of these segments in {human_duration(sums['wait_ms'])}"
         end += f", and brokers write {human_bytes(sums['grows_by_bytes'])} more until then"
         endless = self.by_wait.get(str(Wait.FOR_EVER), 0)
@@ -201,7 +200,7 @@ class RiskTotals:
             return f"{start}; no retention ever deletes them"
         if not endless:
             return end
-        return f"{end}; {count_of(endless, 'partition')} would wait forever"
+        return f"{end}; no retention ever deletes the segments of {count_of(endless, 'partition')}"
 
     def _replay(self) -> str:
         ways = {

@@ -68,7 +68,7 @@ def _blocked(partition: Partition, start_offset: int) -> Iterator[Segment]:
 
 
 NEXT_STEP = {
-    TransactionVerdict.UNKNOWN: "give also the log directories that have the other partitions of __transaction_state",
+    TransactionVerdict.UNKNOWN: "add the log directories that have the missing partitions of __transaction_state",
     TransactionVerdict.YOUNG: "look again later",
     TransactionVerdict.EXPECTED_MARKER: "start the broker that coordinates the transaction: after its start the broker "
     "writes the markers again",
@@ -182,7 +182,7 @@ def _of_overdue(known: KnownTransaction, log: TransactionLog, as_of: int) -> tup
     """Return the verdict on a transaction beyond its timeout."""
     value, deadline = known.value, known.value.start_timestamp + known.value.transaction_timeout_ms
     told = (
-        f"the transaction of {known.transactional_id!r} is Ongoing for longer than its timeout of "
+        f"the transaction of {known.transactional_id!r} has been Ongoing for longer than its timeout of "
         f"{format_duration(value.transaction_timeout_ms)}"
     )
     if value.producer_epoch == LARGEST_EPOCH:
@@ -193,9 +193,11 @@ def _of_overdue(known: KnownTransaction, log: TransactionLog, as_of: int) -> tup
         return TransactionVerdict.HANGING_LAST_EPOCH, f"{told}: {why}"
     at_work = log.work_after(known.record.partition, deadline, as_of)
     if at_work >= HANGS_AFTER_MS:
-        why = f"its coordinator has run for {human_duration(at_work)} since the timeout and did not abort it"
+        why = (
+            f"the coordinator has run for {human_duration(at_work)} since the timeout and did not abort the transaction"
+        )
         return TransactionVerdict.HANGING_OVERDUE, f"{told}: {why}"
-    return TransactionVerdict.OVERDUE, f"{told}: its coordinator will abort it"
+    return TransactionVerdict.OVERDUE, f"{told}: the coordinator will abort the transaction"
 
 
 def abort_step(transaction: PartitionTransaction, *, before_3_0: bool = False) -> NextStep:

@@ -90,7 +90,8 @@ class TransactionLog:
                 named += ", …"
             count = count_of(self.partition_count, "partition")
             said = (
-                f"of the {count} of {TOPIC}, some are not in the log directories or were not read to their end: {named}"
+                f"{TOPIC} has {count}, some of which are not in the log directories or were not read to their end: "
+                f"{named}"
             )
         elif not self.is_count_sure:
             said = (
@@ -327,9 +328,9 @@ def _misplaced(states: CoordinatorStates, numbers: set[int], count: int | None, 
             wrong.setdefault(partition, []).append(transactional_id)
     for partition, ids in sorted(wrong.items()):
         message = (
-            f"{TOPIC}-{partition} has {count_of(len(ids), 'transactional id')} of other partitions, if the topic has "
-            f"{count_of(count, 'partition')}. For example, {ids[0]!r} belongs to "
-            f"{TOPIC}-{partition_of(ids[0], count)}. The topic has another number of partitions, or the number was "
+            f"{TOPIC}-{partition} has {count_of(len(ids), 'transactional id')} of other partitions: with "
+            f"{count_of(count, 'partition')} in the topic, {ids[0]!r} belongs to "
+            f"{TOPIC}-{partition_of(ids[0], count)}. The topic has a different number of partitions, or the number was "
             "raised: give the number as --partition-count"
         )
         yield Finding(FindingKind.WRONG_PARTITION, path, -1, message)

@@ -67,9 +67,9 @@ def test_situation_is_answered_as_the_release_does(situation, release, answers):
 
 
 DOES = [
-    ("retry", "4.4", "appends nothing, and answers with the first offsets"),
-    ("marker", "4.4", "appends it, and ends the transaction"),
-    ("marker-again", "4.4", "appends it"),
+    ("retry", "4.4", "appends nothing, and answers with the offsets of the first append"),
+    ("marker", "4.4", "appends the marker, and ends the transaction"),
+    ("marker-again", "4.4", "appends the marker"),
     ("init", "3.9", "gives producer id 10, epoch 8; writes Empty, producer id 10, epoch 8"),
     ("init-unknown-id", "3.9", "gives producer id 11, epoch 0; writes Empty, producer id 11, epoch 0"),
     ("init-again", "3.9", "gives producer id 10, epoch 7; writes Empty, producer id 10, epoch 7"),
@@ -144,10 +144,10 @@ CLIENT_FACTS = [
     ]),
     ("OUT_OF_ORDER_SEQUENCE_NUMBER", "3.9", [
         (PRODUCE, "earlier batches are still in flight", "sends the same batch again"),
-        (PRODUCE, "an earlier batch expired after it was sent, and is not the", "sends the same batch again"),
+        (PRODUCE, "an earlier batch expired after it was sent, and this batch", "sends the same batch again"),
         (PRODUCE, "otherwise", "takes the next epoch"),
         (AFTER_PRODUCE, "earlier batches are still in flight", "sends the same batch again"),
-        (AFTER_PRODUCE, "an earlier batch expired after it was sent, and is not the", ABORTS),
+        (AFTER_PRODUCE, "an earlier batch expired after it was sent, and this batch", ABORTS),
         (AFTER_PRODUCE, "otherwise", ABORTS),
     ]),
     ("DELIVERY_TIMED_OUT", "2.5", [
@@ -158,9 +158,9 @@ CLIENT_FACTS = [
         (AFTER_PRODUCE, "otherwise", ABORTS),
     ]),
     ("NOT_ENOUGH_REPLICAS", "4.1", [
-        (PRODUCE, "retries and delivery time are left", "sends the same batch again"),
+        (PRODUCE, "retries remain, and delivery.timeout.ms has not passed", "sends the same batch again"),
         (PRODUCE, "otherwise", "fails the batch and goes on in the next epoch"),
-        (AFTER_PRODUCE, "retries and delivery time are left", "sends the same batch again"),
+        (AFTER_PRODUCE, "retries remain, and delivery.timeout.ms has not passed", "sends the same batch again"),
         (AFTER_PRODUCE, "otherwise", "lowers the sequences of later batches, and waits for the application to abort; "
          "the application is told TRANSACTION_ABORTABLE"),
     ]),

@@ -194,7 +194,7 @@ def test_as_lines_the_sentence_is_the_last_line_behind_the_rows(tmp_path):
     ("words", "said"),
     [
         (("--from", "nowhere"), "the directory does not exist"),
-        (("--from", "ours", "--at", "150"), "no snapshot or state is known at offset 150"),
+        (("--from", "ours", "--at", "150"), "offset 150 is neither the end of a segment nor the offset"),
         (("--broker", "0.10"), "0.11"),
         (("--client", "new"), "not a release"),
     ],

@@ -142,7 +142,7 @@ def test_overdue_hangs_if_its_coordinator_wrote_an_hour_later(tmp_path: Path, ot
     write_overdue(tmp_path, other_at=other_at)
     verdict, reason = judged(tmp_path, WRITTEN + 30 * DAY)
     assert verdict == expected
-    assert ("has run for 1.0 h since the timeout and did not abort it" in reason) == (expected == "HANGING_OVERDUE")
+    assert ("has run for 1.0 h since the timeout and did not abort" in reason) == (expected == "HANGING_OVERDUE")
 
 
 def test_overdue_hangs_if_a_broker_has_run_beside_it_for_an_hour(tmp_path: Path) -> None:
@@ -172,7 +172,7 @@ def test_command_prints_how_to_abort_what_no_coordinator_will(
     command = "kafka-transactions.sh --bootstrap-server HOST:PORT abort --topic orders --partition 0 --start-offset 150"
     assert row["abort_command"] == command
     assert_said(ran, 4, f"next: {command}")
-    assert "will abort it" not in row["reason"] + ran.err
+    assert "will abort the transaction" not in row["reason"] + ran.err
 
 
 def test_the_abort_command_is_that_of_kafka_transactions() -> None:
@@ -261,7 +261,7 @@ def test_a_transaction_in_two_phases_is_left_to_its_application(tmp_path: Path) 
     command = "kafka-transactions.sh --bootstrap-server HOST:PORT forceTerminateTransaction --transactionalId 'pay 1'"
     assert row["terminate_command"] == command
     assert f"to abort by force: {command}" in ran.err
-    assert "will abort it" not in row["reason"] + ran.err
+    assert "will abort the transaction" not in row["reason"] + ran.err
     assert "no timeout ends the transaction" in ran.err
 
 
