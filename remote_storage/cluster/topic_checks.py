@@ -127,8 +127,8 @@ def check_identity(partition: TopicIdPartition, topics: Mapping[str, Topic], hid
     if topic.topic_id != partition.topic_id:
         raise UnknownTopicError(
             f"{partition}: the topic id is {topic.topic_id} in the cluster, but {partition.topic_id} in remote storage",
-            hint="the topic was deleted and created again, or this is another cluster: the segments do not belong "
-            "to this topic",
+            hint="the topic was deleted and created again, or --bootstrap-server belongs to another cluster: the "
+            "segments do not belong to the topic in the cluster",
         )
     if partition.partition not in topic.leaders:
         raise UnknownTopicError(

@@ -52,7 +52,7 @@ def refuse_folder_of_one(store: ObjectStore) -> None:
     if found is not None:
         raise UsageError(
             f"{store.uri} already has the collected files of {found.place}",
-            hint="give another --to: collect makes one folder below --to for each of several log directories",
+            hint="give another --to, in which collect makes a folder for each log directory",
         )
 
 

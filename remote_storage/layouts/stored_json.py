@@ -71,8 +71,8 @@ class StoredObject(Stored, frozen=True, kw_only=True):
         except (ValueError, RecursionError) as error:
             raise cls.corrupt(name, error) from error
         raise NewerFormatError(
-            f"{name}: a newer tiersnap wrote this object in format version {str(version)[:40]}, but this one "
-            "reads only versions up to 1",
+            f"{name}: a newer tiersnap wrote this object in format version {str(version)[:40]}, but this "
+            "tiersnap reads only versions up to 1",
             hint="upgrade tiersnap on this host, and do not change the object",
         )
 

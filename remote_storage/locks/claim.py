@@ -96,7 +96,7 @@ class Claim(StoredObject, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         if self.finished not in (None, self.holder.segment_id):
-            raise ValueError(f"the claim says finished by attempt {self.finished}, but another attempt holds the claim")
+            raise ValueError(f"the claim names {self.finished} as finished, but another attempt holds the claim")
 
     @classmethod
     def of(cls, attempt: Attempt) -> Self:

@@ -106,7 +106,9 @@ class SavedConfigsStore:
             saved = decode_saved_configs(data, topic, topic_id, name=name)
             if saved.cluster_id != cluster_id:
                 raise SavedConfigs.corrupt(
-                    name, f"the configs belong to cluster {saved.cluster_id[:80]}, but this is cluster {cluster_id}"
+                    name,
+                    f"the configs belong to cluster {saved.cluster_id[:80]}, but tiersnap is connected to cluster "
+                    f"{cluster_id}",
                 )
             return saved
 

@@ -152,8 +152,8 @@ def _check_claim(store: ObjectStore, record: RemoteLogSegmentMetadata, snapshot:
     right = f"{crc32c(snapshot):08x}"
     if claimed is not None and claimed.crc32c != right:
         why = (
-            f"the claim of the segment names a snapshot with CRC {claimed.crc32c}, but the right snapshot has CRC "
-            f"{right}"
+            f"the claim of the segment names a snapshot with CRC {claimed.crc32c}, but the snapshot to upload has "
+            f"CRC {right}"
         )
         raise not_rebuilt(record, why)
 
@@ -230,7 +230,7 @@ def _check_places(record: RemoteLogSegmentMetadata, stored: RsmManifest, content
             expected = None
             if content is not None:
                 expected = (position, len(content))
-            why = f"{index}: position and size are {place} in the manifest, but {expected} in the right manifest"
+            why = f"{index}: position and size are {place} in the manifest, but {expected} in the rebuilt indexes"
             raise not_rebuilt(record, why)
         position += len(content or b"")
 

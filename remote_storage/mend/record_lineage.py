@@ -26,5 +26,5 @@ def lineage_of_record(record: RemoteLogSegmentMetadata, lineage: LeaderEpochs, l
     if before and before[-1][0] == first[0]:
         found = (*before, *own[1:])
     if epochs_in_range(found, record.start_offset, record.end_offset + 1) != own:
-        raise not_rebuilt(record, f"the leader epochs {own} of the segment differ from those of the log, {lineage}")
+        raise not_rebuilt(record, f"the segment has the leader epochs {own}, but the log has {lineage}")
     return found

@@ -61,7 +61,7 @@ class Looked:
             said = f"the location does not have the newest segments that brokers uploaded: {keys}"
             return Evidence(_KIND, EvidenceOutcome.CONTRADICTS, said)
         if self.found is None:
-            said = "remote storage has no segment left that a broker uploaded"
+            said = "remote storage has no segment that a broker uploaded"
             return Evidence(_KIND, EvidenceOutcome.SILENT, said)
         if self.missing:
             told = f"the location does not have the newest segment that brokers uploaded ({keys}), but has an older one"

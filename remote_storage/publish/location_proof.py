@@ -153,7 +153,7 @@ class LocationVerdict:
             UnprovenPlaceError: no evidence proves the location.
         """
         if is_read_back_planned and self.is_open:
-            said = f"{self.sentence}; to decide this, --apply lets brokers read a record back"
+            said = f"{self.sentence}; to check this location, --apply lets brokers read a record back"
             return PlaceProof(EvidenceKind.READ_BACK_PLANNED, said)
         self.refuse_contradiction()
         if self.decided_by is not None:

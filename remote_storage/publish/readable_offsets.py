@@ -78,8 +78,8 @@ class ReadableOffsets:
             then, now, first = after[epoch], self._index.epochs[epoch], max(start, self._log_start)
             for hidden_from, to in less_found(now, then, self._rank, first):
                 return (
-                    f"the segment's record would hide the offsets {hidden_from} to {to} of leader epoch {epoch}, which "
-                    "brokers find now"
+                    f"the segment's record would hide the offsets {hidden_from} to {to} of leader epoch {epoch}, "
+                    "although brokers find these offsets now"
                 )
             gains = gains or any(less_found(then, now, self._rank, first))
         if not gains:

@@ -327,7 +327,7 @@ def _refuse_hole(segment: RemoteLogSegmentMetadata, next_offset: int) -> None:
         raise SegmentHoleError(
             f"{segment.id.topic_id_partition}: remote storage ends at offset {next_offset}, but the next segment "
             f"to publish starts at {segment.start_offset}: brokers would never upload the offsets between",
-            hint="first upload the earlier segments on the leader's host: tiersnap tier --apply. If it reports "
+            hint="first upload the earlier segments on the leader's host: tiersnap tier --apply. If tier reports "
             "GAP_IN_REMOTE, let brokers upload (remote.log.copy.disable=false), then run tiersnap maintain "
             "remove-orphans",
             next_offset=next_offset,

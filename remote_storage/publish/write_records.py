@@ -72,8 +72,8 @@ def check_read_back(reader: MetadataReader, expected: Mapping[TopicIdPartition, 
         if time.monotonic() > deadline:
             raise DeliveryFailedError(
                 f"{METADATA_TOPIC}: the records of {count_of(len(missing), 'segment')} of "
-                f"{missing[0].id.topic_id_partition} cannot be read, although the brokers acknowledged all; the "
-                f"first segment is {missing[0].id.segment_id}",
+                f"{missing[0].id.topic_id_partition} cannot be read, although the brokers acknowledged these "
+                f"records; the first of the segments is {missing[0].id.segment_id}",
                 hint="run the same command again: it publishes the missing segments",
             )
         time.sleep(_POLL_SECONDS)

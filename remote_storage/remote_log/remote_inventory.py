@@ -39,7 +39,10 @@ COPY_GRACE_MS = 900_000
 """A broker writes the manifest directly after the log object. A log object of this age without one never gets one."""
 _FINISHED_WITHIN_MS = 10_000
 """A copy attempt writes the manifest, and finishes its claim with the next request."""
-_ALONE = "complete, but the claim names another attempt, which lacks objects: kept until that attempt is uploaded again"
+_ALONE = (
+    "complete, but the claim names another attempt, whose segment lacks objects: kept until the segment of the other "
+    "attempt is uploaded again"
+)
 _OVERTAKEN = "complete, but another copy attempt holds the claim: kept until that attempt has finished"
 
 

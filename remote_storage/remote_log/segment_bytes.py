@@ -83,7 +83,7 @@ def fetch_log(store: ObjectStore, copy: RemoteSegment, file: BinaryIO, stop: Eve
     if found is not None and found.crc32c not in (None, crc):
         raise CorruptDataError(
             f"{store.uri}{key}: the content has CRC {crc:08x}, but CRC {found.crc32c:08x} was stored with it",
-            hint="run the same command again. If the error recurs and another segment has these offsets, leave this "
+            hint="run the same command again. If the error recurs and another segment has the same offsets, leave this "
             f"segment out: --without {copy.segment_id}",
             key=key,
         )
@@ -169,6 +169,6 @@ def _decompressed(store: ObjectStore, key: str, chunk: chunk_index.Chunk, stored
     except ValueError as error:
         raise CorruptDataError(
             f"{store.uri}{key}: the chunk at byte {chunk.position}: {error}",
-            hint="if another segment has these offsets, leave this segment out: --without SEGMENT_ID",
+            hint="if another segment has the same offsets, leave this segment out: --without SEGMENT_ID",
             key=key,
         ) from error

@@ -71,7 +71,8 @@ class PlannedInstall:
     reason: str
     stored: StoredBy | None = None
     found: Annotated[
-        SnapshotVerdict | None, Meta(description="verdict on the existing file, if it decides the action")
+        SnapshotVerdict | None,
+        Meta(description="verdict on the existing file; null if the verdict does not decide the action"),
     ] = None
 
     @property

@@ -182,7 +182,7 @@ def _unpublished(remote: RemoteInventory, needed: Sequence[RemoteSegment], *, is
     if is_asked:
         first = "to publish the segments: tiersnap publish"
     return UnpublishedError(
-        f"{remote.partition}: the log needs {count_of(len(needed), 'segment')}, {remote.why_unpublished}: {those}",
+        f"{remote.partition}: the log needs {count_of(len(needed), 'segment')} ({remote.why_unpublished}): {those}",
         hint=f"{first}; to restore the segments nevertheless, add --unpublished",
     )
 

@@ -36,14 +36,14 @@ def open_store(uri: str, settings: StoreSettings | None = None, *, writes: bool 
         LogDirAsTargetError: the folder is a broker's log directory, or is inside one.
         MissingExtraError: `uri` is in S3, and boto3 is not installed.
     """
-    refuse_unsupported(uri, hint=f"known are {_KNOWN}")
+    refuse_unsupported(uri, hint=f"possible locations: {_KNOWN}")
     if not _PATH.fullmatch(uri) and _has_credentials(uri):
         raise UsageError(
             "the remote location has a user or a password before the @, which would appear in logs and errors",
             hint="set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE, and give s3://bucket/prefix",
         )
     if "\0" in uri:
-        raise UsageError(f"{uri!r} is not a remote location", hint=f"known are {_KNOWN}")
+        raise UsageError(f"{uri!r} is not a remote location", hint=f"possible locations: {_KNOWN}")
     if "://" not in uri:
         return _open_path(uri, writes=writes)
     scheme, _, rest = uri.partition("://")
@@ -52,12 +52,12 @@ def open_store(uri: str, settings: StoreSettings | None = None, *, writes: bool 
     if scheme == "file":
         if not rest.startswith(("/", "localhost/")):
             raise UsageError(
-                f"{uri}: a file URI has three slashes, such as file:///directory", hint=f"known are {_KNOWN}"
+                f"{uri}: a file URI has three slashes, such as file:///directory", hint=f"possible locations: {_KNOWN}"
             )
         return _open_directory(Path(unquote(rest.removeprefix("localhost"))), writes=writes)
     other = " (write s3a:// and s3n:// as s3://)" if scheme in {"s3a", "s3n"} else ""
     raise UsageError(
-        f"{uri}: tiersnap supports no store with the scheme {scheme}://", hint=f"known are {_KNOWN}{other}"
+        f"{uri}: tiersnap supports no store with the scheme {scheme}://", hint=f"possible locations: {_KNOWN}{other}"
     )
 
 
@@ -91,13 +91,13 @@ def _open_path(text: str, *, writes: bool) -> ObjectStore:
     try:
         return _open_directory(Path(text).expanduser().absolute(), writes=writes)
     except RuntimeError as error:  # an unknown user, as in ~nobody
-        raise UsageError(f"{text!r}: {error}", hint=f"known are {_KNOWN}") from error
+        raise UsageError(f"{text!r}: {error}", hint=f"possible locations: {_KNOWN}") from error
 
 
 def _open_directory(path: Path, *, writes: bool) -> ObjectStore:
     refuse_log_dir(path, "the place for objects")
     if path.is_file():
-        raise UsageError(f"{path}: a file, and no directory", hint=f"known are {_KNOWN}")
+        raise UsageError(f"{path}: a file, not a directory", hint=f"possible locations: {_KNOWN}")
     return DirectoryStore(path, is_only_read=not writes)
 
 
@@ -106,7 +106,7 @@ def _open_s3(uri: str, settings: S3Settings) -> ObjectStore:
     bucket, _, path = uri.removeprefix("s3://").partition("/")
     prefix = path.rstrip("/") + "/" if path.strip("/") else ""
     if not bucket:
-        raise UsageError(f"{uri}: no bucket", hint=f"known are {_KNOWN}")
+        raise UsageError(f"{uri}: no bucket", hint=f"possible locations: {_KNOWN}")
     try:
         from tiersnap.remote_storage.stores.s3_store import S3Store
     except ModuleNotFoundError as error:

@@ -116,7 +116,7 @@ def _of_redirect(error: boto.ClientError, where: str, attrs: Mapping[str, object
     if place.netloc:
         hint = f"--endpoint-url {place.scheme}://{place.netloc}"
     return RemoteStorageError(
-        f"{where}: the endpoint redirects to {location}, but S3 would also name a region", hint=hint, **attrs
+        f"{where}: the endpoint redirects to {location}, but names no region, unlike S3", hint=hint, **attrs
     )
 
 

@@ -107,7 +107,7 @@ def _check_in_flight(job: TierJob, inventory: RemoteInventory) -> None:
     in_flight = [each.start_offset for each in inventory.in_flight(job.tierer.copy_grace)]
     if in_flight:
         raise CopyInFlightError(
-            f"a broker is uploading the segment at offset {min(in_flight)}, or stopped doing so a moment ago",
+            f"a broker is uploading the segment at offset {min(in_flight)}, or uploaded a part of it a moment ago",
             hint="disable copying (remote.log.copy.disable=true), or let the broker copy this topic",
         )
 

@@ -324,7 +324,7 @@ class PartitionCheck:
     def _of_copy(self, copy: RemoteSegment, told: ReasonedVerdict) -> RemoteCheck:
         epoch, is_of_log = copy.leader_epochs[-1][0], self._is_of_log(copy)
         if not is_of_log and told.verdict is RemoteVerdict.NOT_COMPARED:
-            told = ReasonedVerdict(told.verdict, "the newest segment does not know the leader epochs of this segment")
+            told = ReasonedVerdict(told.verdict, "the newest segment does not have the leader epochs of this segment")
         size, at = copy.objects.stored, copy.written_at
         return self._made(copy.segment_id, *copy.bounds, size, at, told, epoch, is_of_log=is_of_log)
 

@@ -98,7 +98,9 @@ def _snappy(data: bytes, largest: int) -> bytes:
         position += 4
         if not 0 <= length <= len(data) - position:
             left = len(data) - position
-            raise ValueError(f"snappy block at byte {position - 4}: length is {count_of(length, 'byte')}, but {left} are left")
+            raise ValueError(
+                f"snappy block at byte {position - 4}: length is {count_of(length, 'byte')}, but {left} are left"
+            )
         blocks.append(_snappy_block(data[position : position + length], largest))
         size += len(blocks[-1])
         if size > largest:

@@ -30,9 +30,7 @@ _LETS_PASS = (IN_REMOTE_STORAGE | TO_UPLOAD) | {
 
 _NONE_UNREAD: Mapping[int, str] = MappingProxyType({})
 
-NOT_PUBLISHED = (
-    "the records of __remote_log_metadata were read, and no COPY_SEGMENT_FINISHED record names the segment"
-)
+NOT_PUBLISHED = "the records of __remote_log_metadata were read, and no COPY_SEGMENT_FINISHED record names the segment"
 _UNFINISHED = "an earlier upload of tiersnap did not finish; the next upload finishes or replaces it"
 
 

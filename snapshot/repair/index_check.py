@@ -43,7 +43,7 @@ _NONE_OPEN = np.empty(0, transaction_index.ONGOING_TXN_DTYPE)
 _FAULTS = {
     kernels.NO_BATCH_THERE: "an entry points to a position at which no batch starts",
     kernels.NO_SUCH_OFFSET: "an entry names an offset that no batch has",
-    kernels.NOT_ITS_BATCH: "an entry points to a position behind the batch of its offset",
+    kernels.NOT_ITS_BATCH: "an entry points to a position after the batch that has the entry's offset",
     kernels.NOT_LARGEST_TIMESTAMP: "the timestamp of an entry is not the largest timestamp up to its batch",
     kernels.TOO_SPARSE: f"more than {LARGEST_SCAN} bytes of batches in a row have no entry",
 }
@@ -189,7 +189,7 @@ class IndexCheck:
             return kept, "it is missing"
         if self._follows_from_its_claims(found):
             return found, ""
-        return kept, "the entries of the index are not the aborted transactions whose markers are in the segment"
+        return kept, "the index differs from the aborted transactions whose markers are in the segment"
 
     def _follows_from_its_claims(self, found: bytes) -> bool:
         return bool(found) and self._claimed is not None and _agrees(self._claimed.entries(), found, self._base_offset)
@@ -229,7 +229,7 @@ class _Entries:
 
     def finish(self, fault: str) -> None:
         if not self.fault and self._state[0] < self.entries.size:
-            self.fault = "an entry of the index is behind the last batch"
+            self.fault = "the index has an entry after the last batch"
         self.fault = self.fault or fault
 
     def choose(self, rebuilt: bytes) -> bytes:

@@ -58,17 +58,17 @@ def _warning(partition: Partition, segment: Segment) -> str:
     what = f"segment {base_offset} has {'no .index' if is_lost else 'a wrong .txnindex'}"
     if segment in partition.deleted_segments:
         return (
-            f"{what}, and is below the log start. At its next start the broker recovers this segment and deletes "
-            "every snapshot above it: before the start, move the segment's files away"
+            f"{what}, and is below the log start. At its next start the broker recovers this segment, and deletes "
+            "every snapshot above the segment: before the start, move the segment's files away"
         )
     if is_lost:
         return (
-            f"{what}. At its next start the broker rebuilds the index, and deletes every snapshot above the "
-            "segment except the last ones: start the broker once, stop it, then repair"
+            f"{what}. At its next start the broker rebuilds the index, and deletes all snapshots above the "
+            "segment, except the last snapshots of the partition: start the broker once, stop it, then repair"
         )
     return (
-        f"{what}. At its next start the broker recovers the segment, and deletes every snapshot above it except "
-        "the last ones: before the start, replace this .txnindex with --replace"
+        f"{what}. At its next start the broker recovers the segment, and deletes all snapshots above the segment, "
+        "except the last snapshots of the partition: before the start, replace this .txnindex with --replace"
     )
 
 

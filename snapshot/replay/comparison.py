@@ -31,10 +31,7 @@ class Comparison:
     differing: Annotated[int, Meta(description="producers whose values in the file differ from the log")] = 0
     without_coordinator_epoch: Annotated[
         int,
-        Meta(
-            description="producers without a coordinator epoch in the file, although the log has one, and without "
-            "other differences"
-        ),
+        Meta(description="producers that differ only because the file lacks the coordinator epoch that the log has"),
     ] = 0
     unexplained: Annotated[
         int,

@@ -338,7 +338,7 @@ def _missing_parts(segment: Segment, replay: Replay) -> tuple[str, ...]:
     if not has_leader_epoch(partition.leader_epochs, segment.next_base_offset):
         return ("leader epochs",)
     if partition.epochs_lost_below and replay.begins.goes_back(partition):
-        return ("leader epochs of its remote segments",)
+        return ("leader epochs of the partition's remote segments",)
     return ()
 
 

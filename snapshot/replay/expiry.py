@@ -46,7 +46,7 @@ class Expiry:
                 f"--expiration {format_duration(self.expiration)} is below the broker's "
                 f"producer.id.expiration.ms, {format_duration(producer_expiration)}: the snapshots would lack "
                 "producers that the broker still keeps",
-                hint="give a longer --expiration, or with --producer-expiration the value that the broker has",
+                hint="give a longer --expiration; or as --producer-expiration the broker's producer.id.expiration.ms",
             )
         if self.as_of is not None and self.as_of > self.now:
             raise UsageError(

@@ -34,7 +34,7 @@ class StoredAt:
     written_by: Annotated[
         int | None, Meta(description="number of the run that wrote the object; null if the object existed before")
     ] = None
-    is_mended: Annotated[bool, Meta(description="whether that run replaced a damaged object")] = False
+    is_mended: Annotated[bool, Meta(description="whether the run in `written_by` replaced a damaged object")] = False
 
 
 @dataclass(frozen=True, slots=True)

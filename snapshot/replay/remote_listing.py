@@ -117,17 +117,18 @@ class CopyEvent:
     ] = 0
     rebuilt_indexes: Annotated[
         Mapping[str, str],
-        Meta(description="why the broker's index was replaced by a rebuilt one, by the name of the index"),
+        Meta(description="names of the indexes that the upload rebuilt, each with the reason"),
     ] = field(default_factory=dict)
     error: RecordedError | None = None
     is_ours: Annotated[
         bool,
         Meta(
-            description="whether a run of this warehouse uploaded the segment; else the run found it in remote storage"
+            description="whether a run of this warehouse uploaded the segment; false if a run found the segment in "
+            "remote storage"
         ),
     ] = True
     is_brokers: Annotated[
-        bool | None, Meta(description="whether no claim of tiersnap names the segment; null for uploads")
+        bool | None, Meta(description="false if a claim of tiersnap names the segment, else true; null for uploads")
     ] = None
     is_published: Annotated[
         bool | None,

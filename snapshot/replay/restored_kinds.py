@@ -29,7 +29,11 @@ class RestoredFiles:
         list[tuple[int, str]], Meta(description="(offset, reason) of each snapshot that restore computed from the log")
     ] = field(default_factory=list)
     rebuilt_indexes: Annotated[
-        int, Meta(description="number of rebuilt indexes that differ from the remote indexes; both may be right")
+        int,
+        Meta(
+            description="number of rebuilt indexes that differ from the remote indexes; the rebuilt index and the "
+            "remote index may both be right"
+        ),
     ] = 0
     transaction_indexes: int = 0
     doubts: Annotated[

@@ -71,7 +71,7 @@ def compare(
         strict = SnapshotVerdict.EXTENDS
     else:
         strict = SnapshotVerdict.MATCHES
-    gap = f"from before offset {history_from}, where this log begins"
+    gap = f"below offset {history_from}, where this log begins"
     if is_cleaned:
         gap = "that the log cleaner removed"
     return Comparison(

@@ -52,7 +52,8 @@ UNSEEN = (
     "the transaction, the upload refuses the segment",
     "earlier markers of a producer that has no transaction in the window. The snapshot then has coordinator epoch -1 "
     "for this producer",
-    "errors in a broker's snapshot before the window. `run` uploads every readable file as BROKER_UNVERIFIED",
+    "errors in a broker's snapshot whose offset is before the window. `run` uploads such a snapshot as "
+    "BROKER_UNVERIFIED if the file is readable",
 )
 
 
@@ -318,7 +319,8 @@ class WindowStart:
                 if end.finding is not None:
                     raise CorruptDataError(
                         f"producers cannot be followed back beyond the scan window: {end.finding}",
-                        hint="to find the damage: tiersnap scan LOGDIR; --scan exact stops at the damage",
+                        hint="to find the damage: tiersnap scan LOGDIR. A run with --scan exact would stop at the "
+                        "damage too",
                         at="",
                     )
                 yield segment.base_offset, runs[0].deltas

@@ -39,7 +39,7 @@ MEETS = {
     SnapshotVerdict.NOT_COMPARED: "The newest snapshot file was not compared: the log begins in remote storage, "
     "which was not read.",
     NO_FILE: "The partition has no snapshot file. If the broker starts, it replays the whole log.",
-    SnapshotVerdict.EXTENDS: "The newest snapshot file agrees with the log, and has more producers, from before the "
+    SnapshotVerdict.EXTENDS: "The newest snapshot file agrees with the log, and also has producers from before the "
     "log start.",
     SnapshotVerdict.MATCHES: "The newest snapshot file agrees with the log. If the broker starts, it has every "
     "producer.",

@@ -337,7 +337,7 @@ def _failover_headline(failover: Failover | None) -> str:
     for found, says in _WRONG.items():
         if count := failover.counts.get(found):
             return f"{count:,} of {many(partitions, 'partition')} {says}"
-    return f"No partition of {partitions:,} would start from a snapshot that contradicts the log"
+    return f"None of {many(partitions, 'partition')} would start from a snapshot that contradicts the log"
 
 
 def _level(found: Iterable[str], colours: Mapping[str, str]) -> str:
@@ -361,12 +361,12 @@ def _simulate_steps(report: Report) -> tuple[Step, ...]:
 
 _SIMULATE = (
     NextStep(
-        "To print the answers that producers would get if this replica became leader with its newest snapshot, by "
-        "release of broker and client:",
+        "To print the answers that producers would get, per release of broker and client, if this replica became "
+        "leader with its newest snapshot:",
         ("simulate", Hole.LOG_DIRS),
     ),
     NextStep(
-        "To print the same for a follower that starts with an empty snapshot:",
+        "To print these answers for a follower that starts with an empty snapshot:",
         ("simulate", Hole.LOG_DIRS, "--from", "empty"),
     ),
 )

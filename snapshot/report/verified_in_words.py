@@ -12,7 +12,7 @@ from tiersnap.snapshot.report.remote_checks import RemoteChecked
 
 _AT_END = {
     SnapshotVerdict.MATCHES: "identical to the log",
-    SnapshotVerdict.EXTENDS: "have more producers than the log, from before the log begins",
+    SnapshotVerdict.EXTENDS: "agree with the log, and also have producers from before the log start",
     SnapshotVerdict.SUSPECT: "contradict the log",
     SnapshotVerdict.CORRUPT: "cannot be read",
     SnapshotVerdict.MISSING: "missing",

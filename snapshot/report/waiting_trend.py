@@ -151,6 +151,6 @@ def _run_in_words(run: WaitingAt) -> str:
 def _sentence(shown: Sequence[WaitingAt], highest: int) -> str:
     first, last = shown[0], shown[-1]
     return (
-        f"{human_bytes(first.bytes)} waited at {moment(first.at)} UTC, at most {human_bytes(highest)} since, and "
-        f"{human_bytes(last.bytes)} at {moment(last.at)} UTC."
+        f"{human_bytes(first.bytes)} waited at {moment(first.at)} UTC. Since then, at most {human_bytes(highest)} "
+        f"waited. At {moment(last.at)} UTC, {human_bytes(last.bytes)} waited."
     )

@@ -72,7 +72,9 @@ class StoredReplay:
         int | None, Meta(description="exclusive offset at which the next replay may start; null if there is no state")
     ] = None
     state_chain: Annotated[str | None, Meta(description="digest of the files that lie below state_offset")] = None
-    history_from: Annotated[int | None, Meta(description="offset from which the state has every producer")] = None
+    history_from: Annotated[
+        int | None, Meta(description="offset below which the state may lack batches; 0 if it lacks none")
+    ] = None
     has_adopted: Annotated[bool | None, Meta(description="whether the state was taken from a broker's snapshot")] = None
     unread_count: Annotated[int | None, Meta(description="snapshot files that could not be read")] = None
 
@@ -88,7 +90,8 @@ class Fact:
     part: Annotated[Int32, Meta(description="number of the part of a STATE, of a FINDING or of an ERROR; else 0")] = 0
     run: RunNumber = 0
     has_ended: Annotated[
-        bool, Meta(description="whether the fact ended with this run; then the other columns repeat the fact")
+        bool,
+        Meta(description="whether the fact is no longer true after this run; then the other columns repeat the fact"),
     ] = False
     replay: StoredReplay | None = None
     snapshot: SnapshotAt | None = None

@@ -115,7 +115,7 @@ KNOWN_FAILURES = (
     ),
     _failure(
         UsageError,
-        "this Spark cannot read files in such a location",
+        "Spark has no file system for the scheme of this location",
         "reading S3 needs hadoop-aws of the Hadoop release of the session: --spark-conf "
         "spark.jars.packages=org.apache.hadoop:hadoop-aws:VERSION",
         "no filesystem for scheme",

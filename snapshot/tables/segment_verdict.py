@@ -30,7 +30,8 @@ class GivenVerdict:
     snapshot: Annotated[
         SnapshotVerdict,
         Meta(
-            description="verdict on the snapshot at next_base_offset, or for the active segment at the log end offset"
+            description="verdict on the snapshot at next_base_offset; for the active segment, on the snapshot at the "
+            "log end offset"
         ),
     ]
     snapshot_provenance: Annotated[

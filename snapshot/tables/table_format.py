@@ -29,7 +29,8 @@ def refuse_newer(path: str, version: int | None) -> None:
     """
     if version is not None and version > FORMAT_VERSION:
         raise UsageError(
-            f"{path}: a newer tiersnap wrote the table in format {version}, but this one reads format {FORMAT_VERSION}",
+            f"{path}: a newer tiersnap wrote the table in format {version}, but this tiersnap reads format "
+            f"{FORMAT_VERSION}",
             hint="upgrade tiersnap",
         )
 

@@ -57,7 +57,7 @@ def test_a_spark_that_knows_no_s3a_is_told_of_what_it_lacks(spark: SparkSession,
     assert_said(
         tiersnap(*words(logs, f"{remote.uri}/warehouse"), *remote.options[2:]),
         ExitCode.USAGE,
-        "this Spark cannot read files in such a location",
+        "Spark has no file system for the scheme of this location",
         "hadoop-aws",
     )
 

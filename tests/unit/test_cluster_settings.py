@@ -294,7 +294,8 @@ def test_saved_configs_of_a_newer_version_are_refused_by_name(tmp_path):
 def test_saved_configs_of_another_cluster_are_refused(tmp_path):
     records = SavedConfigsStore(DirectoryStore(tmp_path))
     records.put(BEGUN)
-    with pytest.raises(CorruptDataError, match=f"configs belong to cluster {CLUSTER_ID}, but this is cluster another"):
+    said = f"configs belong to cluster {CLUSTER_ID}, but tiersnap is connected to cluster another"
+    with pytest.raises(CorruptDataError, match=said):
         records.find({"a.b-c": TOPIC_ID}, "another")
 
 

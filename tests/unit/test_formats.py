@@ -180,9 +180,13 @@ def write_table(folder: Path, schema: pa.Schema, *, version: int) -> StructType:
 
 def test_a_newer_table_is_refused_with_and_without_spark(tmp_path: Path) -> None:
     found = write_table(tmp_path / "runs", RUNS, version=2)
-    with pytest.raises(UsageError, match="a newer tiersnap wrote the table in format 2, but this one reads format 1"):
+    with pytest.raises(
+        UsageError, match="a newer tiersnap wrote the table in format 2, but this tiersnap reads format 1"
+    ):
         read_table(str(tmp_path), "runs", ["run"])
-    with pytest.raises(UsageError, match="a newer tiersnap wrote the table in format 2, but this one reads format 1"):
+    with pytest.raises(
+        UsageError, match="a newer tiersnap wrote the table in format 2, but this tiersnap reads format 1"
+    ):
         check_format("runs", "runs", found)
 
 

@@ -213,7 +213,7 @@ def test_entries_of_batches_that_were_cut_off_are_found_out() -> None:
     good = checked(short, BASE, FoundIndexes())
     result = checked(short, BASE, FoundIndexes(long.offset_index, long.time_index))
     assert (result.offset_index, result.time_index) == (good.offset_index, good.time_index)
-    assert result.rebuilt["offset index"] == "an entry of the index is behind the last batch"
+    assert result.rebuilt["offset index"] == "the index has an entry after the last batch"
 
 
 def test_padding_is_cut_and_is_no_fault() -> None:

@@ -142,8 +142,8 @@ def test_segment_that_would_hide_the_end_of_another_is_held_back():
     assert actions(planned) == [HELD_BACK, KNOWN, LOST]
     _, held = PublishPlan(PARTITION, tuple(planned)).errors
     assert (
-        "the segment's record would hide the offsets 600 to 999 of leader epoch 1, which brokers find now"
-        in held.message
+        "the segment's record would hide the offsets 600 to 999 of leader epoch 1, although brokers find these "
+        "offsets now" in held.message
     )
 
 

@@ -83,7 +83,7 @@ def test_prove_counts_no_segment_that_tiersnap_published(cluster, disk, store):
     topic = MetadataTopic.of(cluster)
     topic.publish((PARTITION, record) for record in records(*tier(disk / "orders-0", store)))
     assert {headers for log in cluster.log.values() for _, headers in log} == {(OUR_HEADER,)}
-    with pytest.raises(UnprovenPlaceError, match="remote storage has no segment left that a broker uploaded"):
+    with pytest.raises(UnprovenPlaceError, match="remote storage has no segment that a broker uploaded"):
         prover(cluster, store).prove(aiven(store))
 
 

@@ -142,7 +142,7 @@ def test_page_counts_the_snapshot_at_each_closed_segments_end_once() -> None:
         ("MATCHES", "BROKER", "MATCHES", "identical to the log"),
         ("MATCHES", "BROKER", "MATCHES", "identical to the log"),
         ("MATCHES", "BROKER", "SUSPECT", "differ only in entries that a broker drops or resets when it loads the file"),
-        ("EXTENDS", "BROKER", "EXTENDS", "have more producers than the log, from before the log begins"),
+        ("EXTENDS", "BROKER", "EXTENDS", "agree with the log, and also have producers from before the log start"),
         ("SUSPECT", None, "SUSPECT", "contradict the log"),
         ("CORRUPT", None, "CORRUPT", "cannot be read"),
         ("MISSING", None, None, "missing"),

@@ -228,7 +228,7 @@ def test_tier_refuses_a_file_as_remote_location_in_plan_and_apply(tmp_path: Path
     (tmp_path / "file").write_text("mine")
     log_dir = write_small_log(tmp_path / "logs")
     ran = tiersnap("tier", log_dir.parent, "--remote", tmp_path / "file", *words)
-    assert_said(ran, 2, "/file: a file, and no directory")
+    assert_said(ran, 2, "/file: a file, not a directory")
 
 
 def test_an_s3_uri_without_boto3_names_the_extra():

@@ -84,7 +84,7 @@ def test_the_words_count_what_was_compared() -> None:
         "1 producer has no coordinator epoch in the snapshot, although the log has one"
     )
     assert said({1: OLD, 2: PLAIN}, {2: PLAIN}, 100) == (
-        "the snapshot also has 1 producer of batches from before offset 100, where this log begins"
+        "the snapshot also has 1 producer of batches below offset 100, where this log begins"
     )
 
 

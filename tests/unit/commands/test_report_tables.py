@@ -167,7 +167,7 @@ def test_the_page_of_a_warehouse_answers_all_three_questions(tmp_path: Path) -> 
     assert "<td>GAP</td>" not in lost  # of an audit before
     scanned = tiersnap("scan", LOGS, "--now", str(NOW))
     failover = (tmp_path / "page" / "failover.html").read_text()
-    assert f"No partition of {len(scanned.rows)} would start from a snapshot that contradicts the log" in failover
+    assert f"None of {len(scanned.rows)} partitions would start from a snapshot that contradicts the log" in failover
     found = json.loads((tmp_path / "page" / "readiness.json").read_text())
     # Each of them equals the log: tests/data says so of every snapshot that Kafka left in these logs.
     assert set(found["compared"]) == {"MATCHES"}
