@@ -110,8 +110,8 @@ def not_from(source: ObjectStore, missing: MissingSegment, why: str) -> Mending:
     """Return a segment that cannot be mended from `source`. `why` is the reason."""
     error = CorruptDataError(
         f"{not_mended(missing.metadata)}{source.uri}: {why}",
-        hint="find the objects of the segment, for example in older versions of the bucket, and give their location "
-        "as --from",
+        hint="find the objects of the segment, for example in older object versions of the bucket, and give their "
+        "location as --from",
     )
     return Mending(missing, MendAction.NONE, MendOutcome.FAILED, error=error)
 

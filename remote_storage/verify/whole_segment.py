@@ -255,7 +255,7 @@ class WholeSegmentCheck:
             return self._by(local, ComparedWith.LOCAL_LOG)
         if self.compared.get(copy.end_offset) == crc32c(data):
             return ReasonedVerdict(
-                RemoteVerdict.MATCHES, f"{_ALIKE} the one that a run compared or computed", ComparedWith.WAREHOUSE
+                RemoteVerdict.MATCHES, f"{_ALIKE} the snapshot that a run compared or computed", ComparedWith.WAREHOUSE
             )
         fold = self._fold
         if fold is not None and fold.end == copy.end_offset and is_of_log:

@@ -46,7 +46,7 @@ def _live(name: str, log_dirs: Sequence[NamedLogDir]) -> str:
             f"the other folder of {name} on this host is empty: if no other replica has these records, only this "
             "folder has them"
         )
-    return f"the other folder of {name} on this host has other records"
+    return f"the other folder of {name} on this host has different records"
 
 
 def _bytes_of_logs(filesystem: FileSystem, path: str) -> int:

@@ -29,7 +29,7 @@ from tiersnap.snapshot.replay.expiry import BrokerExpiry
 if TYPE_CHECKING:
     from tiersnap.snapshot.replay.remote_records import Records
 
-ELSEWHERE = "--remote, its prefix and --layout must be those of the brokers"
+ELSEWHERE = "give --remote, its prefix and --layout as in server.properties of the brokers"
 
 
 class Encryption(StrEnum):

@@ -437,7 +437,7 @@ def test_a_repair_that_finds_no_start_writes_nothing_and_says_why(
         assert "log start of orders-0 unknown: log-start-offset-checkpoint cannot be read" in ran.err
     else:
         assert "orders-0: no producer state at the first local offset 20: " in ran.err
-        assert "--remote, its prefix and --layout must be those of the brokers" in ran.err
+        assert "give --remote, its prefix and --layout as in server.properties of the brokers" in ran.err
 
 
 def test_a_copy_of_ours_whose_claim_does_not_vouch_for_its_snapshot_is_no_start(tmp_path: Path) -> None:

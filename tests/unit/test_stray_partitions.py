@@ -14,7 +14,7 @@ pytestmark = pytest.mark.unit
 
 SUFFIX = ".0123456789abcdef0123456789abcdef"
 LIVE = {
-    "other records": "the other folder of orders-0 on this host has other records",
+    "other records": "the other folder of orders-0 on this host has different records",
     "empty": "the other folder of orders-0 on this host is empty: if no other replica has these records, only this "
     "folder has them",
     "none": "this host has no other folder of orders-0: if the topic was deleted, or another broker has the "
