@@ -179,7 +179,9 @@ def offsets_for_times(site: Site, topic: str, times: list[int]) -> list[int]:
     settings = {"bootstrap.servers": site.broker.bootstrap, "group.id": "nobody", "log_level": 0}
     consumer = Consumer(settings)
     try:
-        return [consumer.offsets_for_times([TopicPartition(topic, 0, time)], 30)[0].offset for time in times]
+        found = [consumer.offsets_for_times([TopicPartition(topic, 0, time)], 30)[0] for time in times]
+        assert [each.error for each in found] == [None] * len(times)
+        return [each.offset for each in found]
     finally:
         consumer.close()
 

@@ -24,7 +24,7 @@ from tests.broker.oracle.judge import wrongly_tiered
 from tests.reference.command import tiersnap
 from tiersnap.jobs.pipeline.before_spark import discover, leading_replicas
 from tiersnap.remote_storage.cluster.client import Cluster
-from tiersnap.snapshot.errors import UsageError
+from tiersnap.remote_storage.errors import WrongClusterError
 
 pytestmark = [pytest.mark.nightly, pytest.mark.broker, pytest.mark.kafka("4.1.1", CURRENT_VERSION)]
 
@@ -57,7 +57,7 @@ def test_a_follower_s_directory_is_mended_like_a_leader_s(tmp_path):
             led = leading_replicas(cluster, owners, [TOPIC, "gone"]).to_pylist()
             assert led == [{"topic": TOPIC, "partition": 0, "leader": FIRST, "log_dirs": [str(log_dirs[0])]}]
             elsewhere = {name: replace(owner, cluster_id="x") for name, owner in owners.items()}
-            with pytest.raises(UsageError, match="belongs to the cluster x, but"):
+            with pytest.raises(WrongClusterError, match="belongs to the cluster x, but"):
                 leading_replicas(cluster, elsewhere, [TOPIC])
         folder = disks.partition(TOPIC)
         gone = damage.drop_snapshots_but_newest(folder, 3)
