@@ -89,7 +89,7 @@ def in_words(outcome: Mapping[str, object]) -> list[str]:
         f"run {outcome['run_id']}: decoded {counted('segments_decoded', 'segment')}, wrote "
         f"{counted('snapshots_written', 'snapshot')}, uploaded {counted('segments_uploaded', 'segment')} "
         f"({counted('bytes_uploaded', 'byte')}); {counted('waiting_segments', 'segment')} cannot be tiered yet; "
-        f"{_still_ready(outcome)}{outcome['report']}"
+        f"{_still_ready(outcome)}report: {outcome['report']}"
     ]
     causes = outcome["blocked"]
     assert isinstance(causes, list)

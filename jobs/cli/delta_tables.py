@@ -84,7 +84,7 @@ def _open(warehouse: str, name: str) -> DeltaTable | None:
         from deltalake.exceptions import DeltaError, TableNotFoundError
     except ModuleNotFoundError as error:
         raise MissingExtraError(
-            f"{warehouse}: the Python package deltalake, which reads its tables, is not installed",
+            f"{warehouse}: the Python package deltalake, which reads the warehouse, is not installed",
             hint=with_extra("spark"),
         ) from error
     uri = f"{located(warehouse)}/{name}"

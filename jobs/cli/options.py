@@ -96,8 +96,8 @@ expiration_option = click.option(
     type=DURATION,
     default="7d",
     show_default=True,
-    help="Omit a producer from a snapshot if it had been idle this long when the segment ended. Use the broker's "
-    "transactional.id.expiration.ms; `none` keeps all producers.",
+    help="Omit a producer from a snapshot if the producer had been idle this long at the end of the segment. Use the "
+    "broker's transactional.id.expiration.ms; `none` keeps all producers.",
 )
 as_of_option = click.option(
     "--as-of",
@@ -163,7 +163,7 @@ leave_to_broker_option = click.option(
     default=format_duration(LEFT_FOR_MS),
     show_default=True,
     help="Skip a partition if a broker uploaded one of its segments within this time, by the clock of remote storage. "
-    "`none` skips no partition. With --bootstrap-server tiersnap instead asks the cluster which copy tasks "
+    "`none` skips no partition. With --bootstrap-server, tiersnap instead asks the cluster which copy tasks "
     "work.",
 )
 every_boundary_option = click.option(

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from tiersnap.snapshot.report.exactly_once import ReplicaWithoutProducers
 
 # Types of fields that several results have.
-ForPeople = Annotated[str, Meta(description="the number of the previous field, readable for people")]
+ForPeople = Annotated[str, Meta(description="bytes as text with a unit")]
 ByName = Annotated[dict[str, int], Meta(description="counts by name")]
 PlaceSentence = Annotated[str, Meta(description="evidence that brokers read the location --remote")]
 Mended = Annotated[int, Meta(description="number of damaged objects that were replaced")]
@@ -46,7 +46,7 @@ class MissingRemoteSegment:
     base_offset: int
     next_base_offset: int
     size_bytes: Annotated[int, Meta(description="bytes of the .log file")]
-    is_ours: Annotated[bool, Meta(description="whether tiersnap published it")]
+    is_ours: Annotated[bool, Meta(description="whether tiersnap published the segment")]
     lacking: Annotated[tuple[str, ...], Meta(description="suffixes of the missing objects")]
 
     @classmethod
@@ -107,8 +107,8 @@ def tell_mended(output: Output, count: int) -> None:
 def tell_finished_copies(output: Output, count: int) -> None:
     """Print the number of copy attempts that needed no upload, because all objects existed. Print nothing for 0."""
     if count:
-        are = count_of(count, "copy is", "copies are")
-        output.talk(f"{are} complete without sending bytes: other attempts had uploaded all objects")
+        segments = count_of(count, "remote segment")
+        output.talk(f"tiersnap sent no bytes for {segments}: other copy attempts had uploaded all objects")
 
 
 def tell_unknown_encryption(output: Output, partitions: int) -> None:
@@ -130,8 +130,8 @@ def tell_not_compared(output: Output, partitions: int, log_dirs: Sequence[str]) 
 
         place = command_place(log_dirs)
         output.talk(
-            f"not compared: {count_of(partitions, 'partition')}, because the earlier segments are only "
-            f"in remote storage; next: {place.text(VERIFY_REMOTE)}"
+            f"snapshots not compared with the log: {count_of(partitions, 'partition')}, because the earlier segments "
+            f"are only in remote storage; next: {place.text(VERIFY_REMOTE)}"
         )
 
 
@@ -214,7 +214,7 @@ def of_unlocated(unlocated: Mapping[str, str], *, remote: bool = True) -> Iterat
     name, why = next(iter(unlocated.items()))
     options = f"state the log start with --log-start {name}=OFFSET"
     if remote:
-        options = f"--remote may show the log start, or {options}"
+        options = f"add --remote, which may show the log start, or {options}"
     more = ""
     if len(unlocated) > 1:
         more = f"; {count_of(len(unlocated) - 1, 'more partition has', 'more partitions have')} an unknown log start"

@@ -42,7 +42,7 @@ GROUPS = {
         "transactions": "List and describe transactions on disk, and find hanging ones.",
         "producers": "List the producers of a partition, as kafka-transactions does.",
         "simulate": "Predict the errors that producers would get if a replica became leader.",
-        "audit": "Find duplicates, gaps and zombies by batch headers, on Spark.",
+        "audit": "Find duplicates, gaps and zombies in batch headers, on Spark.",
         "decode": "Write the header of every batch to a Delta table, on Spark.",
         "explain": "Explain an error of producers, for a Kafka release.",
     },

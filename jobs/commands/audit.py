@@ -77,7 +77,9 @@ class AuditSummary:
 # A sentence for each kind of finding. `before` and `after` are the offsets of the earlier and the later batch.
 _SAID: dict[AuditKind, str] = {
     AuditKind.DUPLICATE_EXACT: "The batch at {before} is in the log again at {after}.",
-    AuditKind.DUPLICATE_PARTIAL: "The batch at {after} repeats records of earlier batches, which end at {before}.",
+    AuditKind.DUPLICATE_PARTIAL: (
+        "The batch at {after} repeats records of earlier batches. The earlier batches end at {before}."
+    ),
     AuditKind.DUPLICATE_RENUMBERED: (
         "The records of producer {before_producer_id} at {before} are in the log again at {after} "
         "(confidence {confidence})."
@@ -154,8 +156,8 @@ def _place(first: int | None, last: int | None) -> str:
 )
 @click.option(
     "--warehouse",
-    help="Folder of Delta tables with the table record_batches, which `tiersnap decode` wrote.  [default: "
-    "tiersnap-warehouse, without --source]",
+    help="Folder of Delta tables. audit reads the table record_batches, which `tiersnap decode` wrote.  [default "
+    "without --source: tiersnap-warehouse]",
 )
 @click.option("--to", help="Append all findings to the table audit_findings of this warehouse.")
 @click.option(

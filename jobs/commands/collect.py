@@ -33,7 +33,7 @@ class CollectedPartition:
     segments: int | None = None
     to_decode: int | None = None
     bytes_to_read: int | None = None
-    to_read: Annotated[str | None, Meta(description="bytes_to_read, for people")] = None
+    to_read: Annotated[str | None, Meta(description="`bytes_to_read` as text with a unit")] = None
     snapshots: int | None = None
     gone: int | None = None
     error: str | None = None

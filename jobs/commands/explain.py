@@ -64,8 +64,8 @@ def explain(output: Output, word: str | None, broker: str | None, client: str | 
     explained = explain_word(word, broker=broker, client=client)
     if explained is None:
         raise UsageError(
-            f"{shortened(word)}: tiersnap knows no producer error, no situation and no word of a broker's log with "
-            "this name",
+            f"{shortened(word)}: tiersnap knows no producer error, situation, KIP or word in broker logs with this "
+            "name",
             hint="to list all words that tiersnap explains: tiersnap explain",
         )
     _warn_of_newer(output, broker, client)

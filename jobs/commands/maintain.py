@@ -94,7 +94,7 @@ class OrphansSummary:
     younger: Annotated[int, Meta(description="orphan objects that are too young to be removed now")]
     younger_removable_at: Annotated[
         int | None,
-        Meta(description="epoch ms by the store's clock: the time from which the youngest of these may be removed"),
+        Meta(description="epoch ms by the store's clock: the time from which all `younger` orphans may be removed"),
     ]
 
 

@@ -56,7 +56,7 @@ class MendedSegment:
     reason: Annotated[
         str, Meta(description='error message, or else the problem of the segment; "" if there is neither')
     ]
-    replaced_by: Annotated[str, Meta(description='id of the segment that replaces it; "" if none does')]
+    replaced_by: Annotated[str, Meta(description='id of the replacement segment; "" if there is none')]
 
     @classmethod
     def of(cls, mending: Mending) -> MendedSegment:

@@ -283,7 +283,7 @@ def _waiting(repair: HostRepair) -> Iterator[str]:
     if wrong := repair.file_actions[RepairAction.NEEDS_REPLACE]:
         yield f"{_of_small_files(wrong)} wrong; to replace: {again('--replace')}"
     if lost := repair.file_actions[RepairAction.NOT_TOLD]:
-        yield f"{_of_small_files(lost)} lost, and repair cannot rebuild the content on this host"
+        yield f"{_of_small_files(lost)} lost, and repair found no source of the content"
     if unread := repair.actions[RepairAction.UNVERIFIED]:
         yield f"{count_of(unread, 'snapshot')} could not be read: run this command as the user that runs the broker"
     if unknown := repair.actions[RepairAction.NO_START]:
@@ -293,10 +293,10 @@ def _waiting(repair: HostRepair) -> Iterator[str]:
     yield from of_unknown_beginnings(repair.beginnings)
     if above := repair.actions[RepairAction.ABOVE_NEWEST]:
         yield (
-            f"{count_of(above, 'snapshot is', 'snapshots are')} not written: above the newest snapshot that the "
-            "broker can load. Either start the broker, so that the broker writes the last two snapshots, stop the "
-            "broker and repair again. Or add --above-newest to write these snapshots: at its next start the broker "
-            "then loads the highest snapshot"
+            f"{count_of(above, 'snapshot is', 'snapshots are')} not written: their offsets are above the newest "
+            "snapshot that the broker can load. Either start the broker, which then writes the last two snapshots; "
+            "stop the broker, and repair again. Or add --above-newest to write these snapshots: at its next start the "
+            "broker then loads the highest snapshot"
         )
     for name, why in _LEFT_ALONE.items():
         action = RepairAction(name)

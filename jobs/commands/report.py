@@ -154,8 +154,10 @@ class ReportSummary:
 
 @command(ReportedPartition, ReportedTopic, SegmentVerdict, summary=ReportSummary)
 @warehouse_option
-@click.option("--source", help="Source to print in the commands.  [default: the source of the last run]")
-@click.option("--remote", help="Remote location to print in the commands.  [default: the location of the last run]")
+@click.option("--source", help="Source to name in the printed commands.  [default: the source of the last run]")
+@click.option(
+    "--remote", help="Remote location to name in the printed commands.  [default: the location of the last run]"
+)
 @click.option(
     "--by", "grain", type=click.Choice(GRAINS), default="partition", show_default=True, help="What each row describes."
 )

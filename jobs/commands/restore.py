@@ -127,7 +127,7 @@ class RestoredSegment:
         "--unpublished",
         is_flag=True,
         help="Restore unpublished segments too. With --bootstrap-server: segments without a record in the cluster. "
-        "Without it: segments that tiersnap uploaded.",
+        "Without --bootstrap-server: segments that tiersnap uploaded.",
     ),
     opt.broker_expiry_options,
 )
@@ -349,7 +349,7 @@ def _tell_done(output: Output, plan: RestorePlan, found: RestoredLog) -> None:
         output.warn(f"{name}: {doubt}")
     if files.doubts:
         found_doubts = count_of(len(files.doubts), "contradiction")
-        told = f"{name}: {found_doubts} in remote storage: the restored files agree with the log"
+        told = f"{name}: {found_doubts} between remote objects and the log: the restored files agree with the log"
         if not plan.destination.empty_state:
             told += "; the broker verifies every segment at its next start"
         output.warn(told)

@@ -66,7 +66,8 @@ class RunSummary:
         int, Meta(description="partitions without a manifest that shows whether the plugin encrypts")
     ]
     replicas_without_producers: Annotated[
-        list[ReplicaWithoutProducers] | UnsetType, Meta(description="the first replicas that lost active producers")
+        list[ReplicaWithoutProducers] | UnsetType,
+        Meta(description="replicas that lost active producers; `replicas_without_producers_count` counts all of them"),
     ] = UNSET
     replicas_without_producers_count: int | UnsetType = UNSET
     finding_count: Annotated[int, Meta(description="number of all findings; `findings` has only the first ones")]

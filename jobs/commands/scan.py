@@ -369,8 +369,8 @@ def _of_lost_indexes(totals: ScanTotals, place: Place) -> Iterator[str]:
     if totals.lost_below_log_start:
         has = count_of(totals.lost_below_log_start, "partition has", "partitions have")
         yield (
-            f"{has} a segment below the log start offset without its .index file: at its next start the broker "
-            "deletes all later snapshots of the partition; to see which files to move away first: "
+            f"{has} a segment without an .index file below the log start offset: at its next start the broker deletes "
+            "all later snapshots of the partition; to see which files to move away before that start: "
             f"{place.text(REPAIR)}"
         )
 

@@ -166,8 +166,8 @@ class TierSummary:
     encryption: Annotated[
         dict[str, int] | UnsetType,
         Meta(
-            description="number of partitions with segments to upload, by PLAIN, ENCRYPTED or UNKNOWN as the plugin's "
-            "manifests show; absent if no remote segments were listed, or if there is nothing to upload"
+            description="number of partitions with segments to upload, by encryption in the plugin's manifests: "
+            "PLAIN, ENCRYPTED or UNKNOWN; absent if no remote segments were listed, or if there is nothing to upload"
         ),
     ] = UNSET
     report: str | UnsetType = UNSET

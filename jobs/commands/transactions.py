@@ -271,7 +271,7 @@ def _next_steps(outcome: HangingOutcome, left_out: int) -> Iterator[str]:
     judged, verdicts = outcome.judged, outcome.verdicts
     yield f"open transactions: {cell(verdicts)}"
     if left_out:
-        yield f"not shown: {count_of(left_out, 'open transaction')} that may not be hanging; to show them: --all"
+        yield f"not shown: {count_of(left_out, 'open transaction')} not known to hang; to show them: --all"
     yield from _commands("next", [abort_step(each.transaction) for each in judged if each.verdict.is_hanging])
     for verdict in verdicts:
         if verdict in NEXT_STEP:

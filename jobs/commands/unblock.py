@@ -161,7 +161,7 @@ def _tell_none_stuck(output: Output, candidates: int) -> None:
     if candidates:
         output.talk(f"no copy task is stuck in {count_of(candidates, 'tiered partition')}")
     else:
-        output.talk("no copy task is stuck: copying is enabled for no partition of LOGDIR that has a leader")
+        output.talk("no copy task is stuck: LOGDIR has no partition with a leader and with copying enabled")
 
 
 def _summary(done: Unblocked, request: HostRequest) -> UnblockSummary:

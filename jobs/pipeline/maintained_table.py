@@ -16,10 +16,10 @@ class MaintainedTable:
 
     COLUMNS: ClassVar = ("table", "rows", "superseded", "files", "size")
     table: str
-    rows: Annotated[int, Meta(description="before the work")]
+    rows: Annotated[int, Meta(description="rows before the maintenance")]
     superseded: Annotated[int, Meta(description="rows that no reader of the table needs")]
     files: Annotated[int, Meta(description="files of the newest table version, after the maintenance")]
-    size_bytes: Annotated[int, Meta(description="of these files")]
+    size_bytes: Annotated[int, Meta(description="bytes of the files that `files` counts")]
 
     @property
     def size(self) -> str:

@@ -130,7 +130,7 @@ def risk_of_warehouse(
     found = _worst(rows, limit + 1, boundaries=boundaries)
     outcome = RiskOutcome(found[:limit], totals)
     if len(found) > limit:
-        outcome.said.append(f"only the worst {limit} are shown; to show more, raise --limit")
+        outcome.said.append(f"only the worst {limit} rows are shown; to show more, raise --limit")
     if headless:
         outcome.said.append(
             f"{count_of(headless, 'partition')} without batch headers: the value of doubled_bytes is unknown, and "

@@ -188,8 +188,8 @@ def _simulated(rows: DataFrame, everything: bool) -> SimulateOutcome:
         )
     if totals["headless"]:
         outcome.said.append(
-            f"{count_of(totals['headless'], 'partition')} without batch headers: only retries of last batches "
-            f"were simulated for them. To write the headers: {decode_into()}"
+            f"{count_of(totals['headless'], 'partition')} without batch headers: only retries of each producer's "
+            f"last batch were simulated for these partitions. To write the headers: {decode_into()}"
         )
     if totals["expired"]:
         outcome.said.append(

@@ -54,7 +54,7 @@ def test_a_warehouse_says_of_the_bundled_logs_what_the_log_directories_say(
     of_logs = tiersnap("simulate", "--risk", *LOGS, *words)
     of_tables = tiersnap("simulate", "--risk", "--warehouse", warehouse, "--limit", "12", *words)
 
-    assert_said(of_tables, 0, "only the worst 12 are shown")
+    assert_said(of_tables, 0, "only the worst 12 rows are shown")
     results = [json.loads(ran.out)["result"] for ran in (of_tables, of_logs)]
     names = ("empty_snapshots", "waiting", "archiving_none")
     sentences = [{name: result[name] for name in names} for result in results]

@@ -134,7 +134,7 @@ def test_the_outcome_is_what_the_report_says_and_fits_into_an_event(tmp_path: Pa
     assert len(json.dumps(outcome)) < 2000
     first, second = in_words(outcome)
     assert "uploaded 2 segments" in first
-    assert "1 segment cannot be tiered yet; /" in first, "no segment is still ready"
+    assert "1 segment cannot be tiered yet; report: /" in first, "no segment is still ready"
     assert second.startswith("ABOVE_LSO: 1 segment; next: wait until replication")
 
 
@@ -147,9 +147,9 @@ def test_in_words_counts_the_segments_that_are_still_ready(tmp_path: Path) -> No
     until = until_of(cluster.arguments(datetime(2026, 11, 21, tzinfo=UTC)))
     planned = read_outcome(report, cluster="eu-1", exit_code=0, until=until)
     assert planned is not None
-    assert "1 segment cannot be tiered yet; 2 segments are ready; /" in in_words(planned)[0]
+    assert "1 segment cannot be tiered yet; 2 segments are ready; report: /" in in_words(planned)[0]
     day = planned | {"applied": True}
-    left = "2 ready segments are left for later days, because --until was 2026-11-21T00:00:00+00:00; /"
+    left = "2 ready segments are left for later days, because --until was 2026-11-21T00:00:00+00:00; report: /"
     assert left in in_words(day)[0]
     assert until_of(cluster.arguments()) is None
 

@@ -118,7 +118,11 @@ def test_simulate_predicts_nothing_until_remote_storage_is_asked(churn: Poisoned
 def test_risk_reckons_nothing_where_the_log_begins_in_remote_storage(churn: PoisonedTier) -> None:
     ran = tiersnap("simulate", "--risk", churn.logs)
     assert_said(
-        ran, 0, "not compared: 1 partition", f"next: tiersnap verify {churn.logs}", "--remote s3://bucket/prefix"
+        ran,
+        0,
+        "snapshots not compared with the log: 1 partition",
+        f"next: tiersnap verify {churn.logs}",
+        "--remote s3://bucket/prefix",
     )
     assert ran.rows == []
 
@@ -130,7 +134,11 @@ def test_producers_and_find_hanging_say_what_they_did_not_compare(
     """They say what a broker knows; that it is right is another question."""
     ran = tiersnap(*command, churn.logs, *NOW, "--topic", "churn")
     assert_said(
-        ran, 0, "not compared: 1 partition", f"next: tiersnap verify {churn.logs}", "--remote s3://bucket/prefix"
+        ran,
+        0,
+        "snapshots not compared with the log: 1 partition",
+        f"next: tiersnap verify {churn.logs}",
+        "--remote s3://bucket/prefix",
     )
 
 

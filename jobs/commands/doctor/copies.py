@@ -57,7 +57,7 @@ class FailingCopyTask:
             f"{self.base_offset} after {count_of(self.attempts, 'attempt')}"
         )
         if self.ignores_published:
-            said += "; remote storage already has the segments, but the copy task does not notice them"
+            said += "; the copy task uploads segments again that remote storage already has"
         if self.waiting_bytes:
             said += f"; {human_bytes(self.waiting_bytes)} wait"
         return said

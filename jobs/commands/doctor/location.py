@@ -26,7 +26,7 @@ class JudgedLocation:
     """The verdict whether brokers read the remote location."""
 
     state: LocationState
-    sentence: Annotated[str, Meta(description="the state, and the evidence for it")]
+    sentence: Annotated[str, Meta(description="whether brokers read the remote location, and the evidence")]
 
     @property
     def is_contradicted(self) -> bool:

@@ -116,7 +116,8 @@ class _Answers:
 
         if self.at is not None or self.producers:
             raise UsageError(
-                "--at and --producers need a LOGDIR", hint="the tables of --warehouse have only one state per partition"
+                "--at and --producers need a LOGDIR",
+                hint="the tables of --warehouse have only one producer state per partition",
             )
         kept = (str(SnapshotOrigin.OURS), str(SnapshotOrigin.EMPTY))
         start_from = self.start_from
@@ -162,8 +163,8 @@ class _Answers:
     click.option(
         "--at",
         type=click.IntRange(min=0),
-        help="Offset of the snapshot. --from ours and --from empty use exactly this offset; the other origins use the "
-        "newest file up to this offset.  [default for ours and empty: the newest segment's base offset]",
+        help="Offset of the snapshot. --from ours and --from empty use exactly this offset; other values of --from "
+        "use the newest file up to this offset.  [default for ours and empty: the newest segment's base offset]",
     ),
     click.option(
         "--broker",
@@ -187,7 +188,8 @@ class _Answers:
     click.option(
         "--producers",
         is_flag=True,
-        help="Print a row for each producer and each of its writes, for the newest brokers or --broker.",
+        help="Print a row for each producer and each of its writes, for the newest broker release or the "
+        "release of --broker.",
     ),
     opt.crc_option,
     opt.expiration_option,

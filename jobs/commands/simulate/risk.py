@@ -128,7 +128,7 @@ risk_options = opt.as_one(
         "--risk",
         "is_asked",
         is_flag=True,
-        help="Estimate the cost of tiering without snapshots, by the alternatives that KIP-952 rejected.",
+        help="Estimate the cost of tiering without snapshots, for each alternative that KIP-952 rejected.",
     ),
     click.option("--boundaries", is_flag=True, help="Print a row for each segment end, not for each partition."),
     click.option(
@@ -136,7 +136,7 @@ risk_options = opt.as_one(
         "replicas",
         multiple=True,
         metavar="DIR",
-        help="Compare with this log directory of another replica; repeatable.",
+        help="Compare LOGDIR with this log directory of another replica; repeatable.",
     ),
     click.option(
         "--limit",

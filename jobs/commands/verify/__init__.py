@@ -69,8 +69,8 @@ class VerifySummary:
     not_compared: Annotated[
         int,
         Meta(
-            description="number of snapshot files whose logs begin in remote storage, and of NOT_COMPARED remote "
-            "segments"
+            description="number of snapshot files whose logs begin in remote storage, plus the number of remote "
+            "segments with the verdict NOT_COMPARED"
         ),
     ]
     verdicts: Annotated[dict[str, int] | UnsetType, Meta(description="number of remote segments by verdict")] = UNSET

@@ -193,7 +193,7 @@ def test_a_lost_index_below_the_log_start_is_to_go_before_any_start(log_dir: Pat
     assert "# before the next start of the broker, move away the files of segments below the log start" in ran.out
     assert "start the broker once" not in ran.out
     scanned = tiersnap("scan", log_dir, output="table")
-    assert_said(scanned, 4, "below the log start offset without its .index file", f"tiersnap repair {log_dir}")
+    assert_said(scanned, 4, "without an .index file below the log start offset", f"tiersnap repair {log_dir}")
     repaired = tiersnap("repair", log_dir)
     assert_said(
         repaired,

@@ -28,7 +28,7 @@ pytestmark = pytest.mark.unit
 
 NOW = 1_795_266_000_000  # 2026-11-21T13:00:00Z
 GONE = structs.replace(this_process(), process_start=this_process().process_start + "0")
-FINISHED = "1 copy is complete without sending bytes"
+FINISHED = "tiersnap sent no bytes for 1 remote segment"
 
 
 def tier(source: Path, remote: Path) -> Ran:
@@ -54,11 +54,13 @@ def test_a_run_that_finishes_a_copy_says_so_whatever_else_it_does(tmp_path: Path
     assert "no object was written" in again.err
 
 
-@pytest.mark.parametrize(("finished", "said"), [(0, ""), (1, FINISHED), (2, "2 copies are complete without")])
+@pytest.mark.parametrize(
+    ("finished", "said"), [(0, ""), (1, FINISHED), (2, "tiersnap sent no bytes for 2 remote segments")]
+)
 def test_a_run_on_spark_says_it_alike(capsys: pytest.CaptureFixture[str], finished: int, said: str) -> None:
     outcome = RunOutcome(copies_finished=finished, counts=RunCounts(delta_commits=1))
     settings = RunSettings(("logs",), "remote", "warehouse", apply=True)
     show(Output(Format.TABLE), outcome, settings, Path("report"), is_fine=True)
     told = capsys.readouterr().err
     assert said in told
-    assert ("without sending bytes" in told) is bool(finished)
+    assert ("sent no bytes" in told) is bool(finished)

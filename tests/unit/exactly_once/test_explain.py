@@ -326,7 +326,7 @@ def test_command_without_a_word_lists_what_it_knows():
 
 
 def test_command_refuses_what_it_does_not_know():
-    said = "tiersnap knows no producer error, no situation and no word of a broker's log with this name"
+    said = "tiersnap knows no producer error, situation, KIP or word in broker logs with this name"
     assert_said(tiersnap("explain", "nothing"), 2, said, "tiersnap explain")
     assert_said(tiersnap("explain", "retry", "--broker", "latest"), 2, "not a release of Kafka")
 
