@@ -47,7 +47,8 @@ def find_failing(
 def _may_fail(records: MetadataCache, partition: TopicIdPartition, now: int) -> bool:
     """Return whether a copy task may be failing: it has several unfinished attempts, and the newest is recent.
 
-    Records of old attempts stay in the topic. But a failing task begins a new attempt within HUNG_AFTER_MS.
+    Records of old attempts stay in `__remote_log_metadata`. But a failing task begins a new attempt within
+    HUNG_AFTER_MS.
     """
     if not has_unended(records, partition):
         return False

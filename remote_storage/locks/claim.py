@@ -115,7 +115,7 @@ class Claim(StoredObject, frozen=True, kw_only=True):
 
     @property
     def earlier(self) -> tuple[Attempt, ...]:
-        """Return the ended attempts that never finished a segment. Objects with their segment ids may be deleted."""
+        """Return the ended attempts that never finished a segment. Callers may delete the objects of these attempts."""
         return tuple(attempt for attempt in self.attempts[:-1] if self.may_delete(attempt.segment_id))
 
     def was_finished(self, segment_id: str) -> bool:

@@ -87,7 +87,8 @@ class MendTier:
     Attributes:
         known: the segments that brokers read.
         ask: returns the segments that brokers read now.
-        prove: proves that brokers read this location. Called once before the first write, if anything must be written.
+        prove: proves that brokers read the location of `request`. Called once before the first write, if anything must
+            be written.
         watch: yields the given partitions unchanged, and reports progress.
     """
 
@@ -191,7 +192,7 @@ class MendTier:
     def _by_local_log(self, again: MakeAgain, lost: Iterable[Mending]) -> list[Mending]:
         """Rebuild segments from the log on this host.
 
-        Return the rebuilt segments, and the segments that failed with a transient error.
+        Return the rebuilt segments. The list also has the segments that failed with a transient error.
         """
         by_log = again.each(each for each in lost if self.logs.is_local(each.metadata))
         return [each for each in by_log if each.error is None or isinstance(each.error, TransientError)]

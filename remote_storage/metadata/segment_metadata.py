@@ -241,7 +241,7 @@ def _epoch_outside(epoch: int, start: int, end: int, end_offset_for: EndOffsetFo
 
     Args:
         start: first offset of the epoch in the segment.
-        end: exclusive end of the epoch in the segment; the segment's end if `is_last`.
+        end: exclusive end of the epoch in the segment; the segment's exclusive end if `is_last`.
     """
     answered, lineage_end = end_offset_for(epoch)
     before = end_offset_for(epoch - 1)[1] if epoch > 0 else -1

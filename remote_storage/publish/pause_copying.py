@@ -9,10 +9,10 @@ tiersnap saves the topic's own configs in remote storage before the pause, and d
 saved_configs.py). SIGINT, SIGTERM and SIGHUP are delayed until copying is enabled again. If the process is killed, the
 next run restores the saved configs first.
 
-Other writers may share the bucket, so saved configs are used only if the topic has the mark. The mark is the value MARK
-of `retention.ms`, which only users with the right to alter the topic can set. If another user changes a config during
-the pause, the new value stays. If a broker refuses the saved configs, tiersnap only enables copying, and the error
-names the other configs.
+Other writers may share the bucket, so saved configs are used only if the topic has the mark. A topic has the mark if
+its `retention.ms` is MARK. Only users with the right to alter the topic can set `retention.ms`. If another user changes
+a config during the pause, the new value stays. If a broker refuses the saved configs, tiersnap only enables copying,
+and the error names the other configs.
 """
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ def plan_publication(
         compared: ids of brokers' copy attempts that may be published, because every object was compared with the log.
         doubts: reads the segments to publish (see `verify.compare_whole`). Omit it if the caller has read or uploaded
             these segments.
-        remote: words of the location (RemoteLocation.words), for the command in a hint.
+        remote: --remote and its options as words (RemoteLocation.words). Hints print them in commands.
     """
     topics = ClusterTopics.ask(cluster, (partition.topic for partition in wanted))
     settings: dict[str, Mapping[str, TopicConfig]] = {}

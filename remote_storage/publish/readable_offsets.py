@@ -133,7 +133,7 @@ class ReadableOffsets:
 
 
 def lost_copies(copies: Sequence[RemoteLogSegmentMetadata]) -> LostCopyError:
-    """Return the error for incomplete published segments of one partition. No segment of tiersnap replaces them."""
+    """Return the error for incomplete published segments of one partition that tiersnap cannot replace."""
     return LostCopyError(
         f"{copies[0].id.topic_id_partition}: {_not_complete(copies)}: consumers cannot read these offsets if the "
         "local files are gone",

@@ -74,7 +74,7 @@ def check_other_layout(location: RemoteLocation, partition: TopicIdPartition, pu
 
 
 def other_layout_error(location: RemoteLocation, fact: str) -> OtherLayoutError:
-    """Return the error that names both layouts. `fact` is the beginning of the message."""
+    """Return the error that names the location's layout and the other one. The message begins with `fact`."""
     name, other = location.layout.name, location.in_other_layout.layout.name
     return OtherLayoutError(
         f"{fact} in the layout {other}, but this run uses {name}: a location has only one layout",

@@ -79,7 +79,8 @@ def finished_of(location: RemoteLocation, partition: TopicIdPartition) -> list[R
 
 def _is_settled(location: RemoteLocation, inventory: RemoteInventory, copy: RemoteSegment) -> bool:
     segment = copy.claimed_as
-    if segment not in inventory.claimed:
+    # A host may have claimed a segment after the claims were listed. Brokers write no claim.
+    if segment not in inventory.claimed and copy.metadata.broker_id >= 0:
         return True
     try:
         claim = copy.claim or read_claim(location.store, segment)

@@ -145,11 +145,12 @@ def list_remote_partition(
     incomplete += _lacking(store, attempts)
     claims = _Claims(store, frozenset(changed))
     claims.read_for(found, incomplete, changed)
-    claims.read_new(partition, [each for each in incomplete if claims.with_claim(each).may_be_of_broker])
+    listed_at = claims.read_new(partition, incomplete)
     if of_brokers is not None:
         claims.read_of(each for each in found if each.segment_id not in of_brokers)
     segments = list(map(claims.marked, found))
-    return replace(_counted(location, partition, claims, segments, incomplete), unread=tuple(unread))
+    counted = _counted(location, partition, claims, segments, incomplete)
+    return replace(counted, listed_at=listed_at, unread=tuple(unread))
 
 
 def _counted(
@@ -170,17 +171,13 @@ def _counted(
         uncounted.append(each)
         left = IncompleteSegment(each.segment_id, each.start_offset, alone[each.segment_id], each.objects)
         leftovers.append(claims.with_claim(left))
-    listed_at = 0
-    if any(each.may_be_of_broker for each in leftovers):
-        listed_at = location.store.now()
     return RemoteInventory(
         partition,
         tuple(sorted(counted, key=_offset)),
         tuple(sorted(leftovers, key=_offset)),
         tuple(claims.problems.values()),
         claims.claimed,
-        listed_at,
-        tuple(uncounted),
+        uncounted=tuple(uncounted),
     )
 
 
@@ -283,14 +280,21 @@ class _Claims:
         late = [each for each in claimed if not 0 <= changed[each] - written[each] <= _FINISHED_WITHIN_MS]
         in_parallel(self.read, late)
 
-    def read_new(self, partition: TopicIdPartition, unclaimed: Sequence[IncompleteSegment]) -> None:
-        """Read the claims that another host wrote for these segments after the claims were listed."""
+    def read_new(self, partition: TopicIdPartition, incomplete: Iterable[IncompleteSegment]) -> int:
+        """Read the claims that another host wrote for recent segments after the claims were listed.
+
+        Return the time by the store's clock (ms); 0 if no broker may be copying a segment.
+        """
+        unclaimed = [each for each in incomplete if self.with_claim(each).may_be_of_broker]
         if not unclaimed:
-            return
-        starts = {each.start_offset for each in unclaimed}
-        for segment in claimed_segments(self.store, partition).keys() - self.claimed:
-            if segment.base_offset in starts:
-                self.read(segment)
+            return 0
+        now = self.store.now()
+        recent = {each.start_offset for each in unclaimed if now - each.written_at <= COPY_GRACE_MS}
+        if recent:
+            for segment in claimed_segments(self.store, partition).keys() - self.claimed:
+                if segment.base_offset in recent:
+                    self.read(segment)
+        return now
 
     def read_of(self, segments: Iterable[RemoteSegment]) -> None:
         in_parallel(self.read, [each.claimed_as for each in segments if each.claimed_as in self.claimed])

@@ -125,7 +125,7 @@ class InstallPlanner:
             self._take(boundary, repair)
 
     def finish(self, why_not_reached: str) -> None:
-        """Add the stored snapshots at offsets for which the planner got no boundary.
+        """Add the stored snapshots at offsets that the replay did not reach.
 
         `why_not_reached` is the reason, for messages.
         """

@@ -161,7 +161,7 @@ class Policy:
         return JudgedSnapshot(found, verdict)
 
     def is_object(self, found: SnapshotAt) -> bool:
-        """Return whether a segment is tiered with the stored computed snapshot instead of the broker's file."""
+        """Return whether an upload sends the computed snapshot in the store instead of the broker's file."""
         verdict = found.comparison.verdict(self.expiry)
         is_instead = verdict is SnapshotVerdict.MISSING or (self.replace and not verdict.is_trusted)
         return found.stored is not None and is_instead

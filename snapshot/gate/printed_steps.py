@@ -61,7 +61,7 @@ class Place:
     options: Mapping[str, Sequence[str]] = field(default_factory=dict)  # by command: options of the running command
 
     def beside(self, segment_file: str) -> Place:
-        """Return this place with a log file for the hole SEGMENT_FILE."""
+        """Return this place with `segment_file` as the value of Hole.SEGMENT_FILE."""
         return replace(self, values={**self.values, Hole.SEGMENT_FILE: (segment_file,)})
 
     def knows(self, hole: Hole) -> bool:

@@ -1,1 +1,1 @@
-"""Rebuild the missing snapshots and small files of one host's log directories."""
+"""Rebuild missing snapshots, indexes and checkpoints in the log directories of one host."""

@@ -104,7 +104,7 @@ class Sums(TieringProgress, Extent):
 
 @dataclass(frozen=True, kw_only=True)
 class Totals(Sums):
-    """The segments of a partition, a topic or the cluster.
+    """Counts and sizes of the segments of a partition, a topic or the cluster.
 
     Attributes:
         findings: number of damaged places in the segments.

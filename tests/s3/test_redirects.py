@@ -56,10 +56,9 @@ def test_store_names_the_place_that_it_is_sent_to(endpoint: str) -> None:
 def test_command_says_it_in_a_sentence(endpoint: str, tmp_path, monkeypatch, command: str) -> None:
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
-    (tmp_path / "meta.properties").write_text("version=1\ncluster.id=lZ6vvmajTWKDBUTV6SQAtQ\nnode.id=1\n")
+    (tmp_path / "meta.properties").touch()
     apply = ["--apply"] if command == "tier" else []
     words = ["--remote", "s3://bucket/x", "--endpoint-url", endpoint, "--path-style", "--region", "us-east-1"]
-    ran = tiersnap(command, tmp_path, *words, *apply, output="table")
+    ran = tiersnap(command, tmp_path, *words, *apply)
     assert_said(ran, 2, f"redirects to {LOCATION}")
     assert len(ran.err) < 2000
-    assert ("cluster lZ6vvmajTWKDBUTV6SQAtQ" in ran.out) == (command == "doctor"), "it prints the host all the same"

@@ -36,7 +36,7 @@ from tiersnap.remote_storage.locks.claim import Attempt, ClaimedSegment
 from tiersnap.remote_storage.locks.claim_protocol import STALE_AFTER_MS
 from tiersnap.remote_storage.locks.process import this_process
 from tiersnap.remote_storage.metadata.segment_metadata import TopicIdPartition, new_segment_id
-from tiersnap.remote_storage.remote_log.finished import finished_segments
+from tiersnap.remote_storage.remote_log.finished import finished_of, finished_segments
 from tiersnap.remote_storage.remote_log.remote_inventory import list_remote_partition
 from tiersnap.remote_storage.stores.directory_store import DirectoryStore
 from tiersnap.remote_storage.stores.object_store import ObjectInfo, ObjectStore
@@ -407,6 +407,27 @@ def test_an_upload_that_begins_after_the_claims_were_listed_is_not_taken_for_a_b
         assert publishable(store) == [0, 10, 20], step
         assert set(copies(tmp_path / f"killed-{step}").values()) == {1}, step
     assert seen == clock.steps - 1
+
+
+def test_what_is_published_has_a_finished_claim_even_if_it_was_claimed_after_the_claims_were_listed(
+    source: Path, tmp_path: Path
+) -> None:
+    clock = Clock()
+    run(host(KillableStore(DirectoryStore(tmp_path / "fresh"), clock), "run-1"), source)
+    seen = Counter[int]()
+    for step in range(1, clock.steps + 1):
+        store = DirectoryStore(tmp_path / f"killed-{step}")
+
+        def begin(store: DirectoryStore = store, step: int = step) -> None:
+            with suppress(KilledError):
+                run(host(KillableStore(store, Clock(step)), "run-1", process=GONE), source)
+
+        meanwhile = BeginsMeanwhile(store, begin, 1)
+        found = finished_of(aiven(meanwhile), ORDERS)  # type: ignore[arg-type]
+        offsets = [each.start_offset for each in found]
+        assert offsets == publishable(store), step
+        seen[len(offsets)] += 1
+    assert seen.keys() == {0, 1, 2, 3}
 
 
 class GoneStore:

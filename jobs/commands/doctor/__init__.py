@@ -172,15 +172,11 @@ def doctor(
     location = judge_location(situation, verdict)
     copies = find_copy_problems(cluster, log_dirs, broker_expiry.now, hung_after, records)
     view = view_to_ask(situation, compared, location)
-    probes, unread = probe_location(view) if situation.remote.source == COMMAND_LINE else ([], [])
-    asked = view
-    if unread:
-        asked = replace(view, remote=None)
+    copying, unread = check_copies(cluster, log_dirs, view, records, broker_expiry.now, output.talk)
     unanswered += unread
-    copying, unread = check_copies(cluster, log_dirs, asked, records, broker_expiry.now, output.talk)
-    unanswered += unread
-    host = _look(output, situation, log_starts, asked, broker_expiry, compared)
-    unused = unused_topics(cluster, asked)
+    probes = probe_location(view) if situation.remote.source == COMMAND_LINE else []
+    host = _look(output, situation, log_starts, view, broker_expiry, compared)
+    unused = unused_topics(cluster, view)
     answers = _Answers(host, probes, compared, copies, verified, location, copying, unused)
     known = Known(view if view.remote is not None else None, situation.remote.source)
     place = situation_place([each.uri for each in host.log_dirs], replace(broker, remote=known))

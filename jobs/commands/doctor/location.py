@@ -10,7 +10,6 @@ from msgspec import Meta
 
 from tiersnap.jobs.situation.situation import NO_LOCATION
 from tiersnap.remote_storage.publish.location_proof import NAME_THE_PLACE, LocationState
-from tiersnap.snapshot.errors import RemoteStorageError, TransientError
 
 if TYPE_CHECKING:
     from tiersnap.jobs.commands.doctor.cluster import Compared
@@ -18,7 +17,6 @@ if TYPE_CHECKING:
     from tiersnap.jobs.situation.situation import Situation
     from tiersnap.remote_storage.publish.location_proof import LocationVerdict
     from tiersnap.remote_storage.stores.probe_answer import ProbeAnswer
-    from tiersnap.snapshot.errors import TiersnapError
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,14 +69,11 @@ def view_to_ask(situation: Situation, compared: Compared | None, location: Judge
     return view
 
 
-def probe_location(view: RemoteView) -> tuple[list[ProbeAnswer], list[TiersnapError]]:
-    """Probe the store of the remote location. Return the answers, or the error if the store cannot be used."""
+def probe_location(view: RemoteView) -> list[ProbeAnswer]:
+    """Probe the store of the remote location, and return the answers; no answers without a location."""
     from tiersnap.remote_storage.stores.open_store import open_existing_store
     from tiersnap.remote_storage.stores.probe import probe_store
 
     if view.remote is None:
-        return [], []
-    try:
-        return list(probe_store(open_existing_store(view.remote, view.stores))), []
-    except (RemoteStorageError, TransientError) as error:
-        return [], [error]
+        return []
+    return list(probe_store(open_existing_store(view.remote, view.stores)))

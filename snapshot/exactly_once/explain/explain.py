@@ -100,7 +100,7 @@ _OF_CLIENTS = frozenset({"InitProducerId", "AddPartitionsToTxn", "EndTxn(COMMIT)
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """An explanation. Its rows are about brokers and coordinators, clients, and the application.
+    """An explanation. It has rows for brokers and coordinators, rows for clients, and rows for the application.
 
     Attributes:
         error: the explained error; None for a situation or a word.

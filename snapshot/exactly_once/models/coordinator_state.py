@@ -136,7 +136,7 @@ COORDINATOR_ERAS = tuple(map(_era, _ERAS))
 
 
 def eras_of_version(transaction_version: int) -> list[CoordinatorEra]:
-    """Return the eras of coordinators with this transaction.version, 1 or 2, oldest first."""
+    """Return the eras of coordinators, oldest first, whose transaction.version has this value (1 or 2)."""
     return [era for era in COORDINATOR_ERAS if era.transaction_version == transaction_version]
 
 

@@ -55,7 +55,7 @@ class ProducersAtRisk:
             sightings: first and last ranges of batches that contain each producer, from the whole log.
             now: epoch ms.
             expiration: ms, producer.id.expiration.ms of the broker; None if producers never expire.
-            era: brokers whose answers decide whether a batch is appended twice.
+            era: the releases of brokers whose rules decide whether a batch is appended twice.
             log_start_offset: log start offset of the partition.
             delivery_timeout: ms, delivery.timeout.ms of the producers.
         """

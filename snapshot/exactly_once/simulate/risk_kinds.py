@@ -116,7 +116,7 @@ class RiskedBoundary:
 
     @property
     def is_blocked(self) -> bool:
-        """Return whether the segment that ends here has no right snapshot."""
+        """Return whether the segment that ends at this offset has no trusted snapshot."""
         return not self.snapshot.is_trusted
 
     @property
