@@ -79,8 +79,7 @@ def finished_of(location: RemoteLocation, partition: TopicIdPartition) -> list[R
 
 def _is_settled(location: RemoteLocation, inventory: RemoteInventory, copy: RemoteSegment) -> bool:
     segment = copy.claimed_as
-    # A host may have claimed a segment after the claims were listed. Brokers write no claim.
-    if segment not in inventory.claimed and copy.metadata.broker_id >= 0:
+    if _has_no_claim(inventory, copy):
         return True
     try:
         claim = copy.claim or read_claim(location.store, segment)
@@ -97,6 +96,14 @@ def _is_settled(location: RemoteLocation, inventory: RemoteInventory, copy: Remo
         return True
     _log.warning("segment skipped: %s: its claim is not finished; upload the segment again with tier", segment)
     return False
+
+
+def _has_no_claim(inventory: RemoteInventory, copy: RemoteSegment) -> bool:
+    """Return whether no claim was listed, and a broker uploaded the segment.
+
+    Another host may have claimed a segment after the claims were listed, but brokers write no claim.
+    """
+    return copy.claimed_as not in inventory.claimed and copy.metadata.broker_id >= 0
 
 
 def _is_replaced(inventory: RemoteInventory, claim: Claim, copy: RemoteSegment) -> bool:

@@ -289,12 +289,16 @@ class _Claims:
         if not unclaimed:
             return 0
         now = self.store.now()
-        recent = {each.start_offset for each in unclaimed if now - each.written_at <= COPY_GRACE_MS}
-        if recent:
-            for segment in claimed_segments(self.store, partition).keys() - self.claimed:
-                if segment.base_offset in recent:
-                    self.read(segment)
+        recent = [each for each in unclaimed if now - each.written_at <= COPY_GRACE_MS]
+        self._read_new_at({each.start_offset for each in recent}, partition)
         return now
+
+    def _read_new_at(self, starts: Collection[int], partition: TopicIdPartition) -> None:
+        if not starts:
+            return
+        for segment in claimed_segments(self.store, partition).keys() - self.claimed:
+            if segment.base_offset in starts:
+                self.read(segment)
 
     def read_of(self, segments: Iterable[RemoteSegment]) -> None:
         in_parallel(self.read, [each.claimed_as for each in segments if each.claimed_as in self.claimed])
