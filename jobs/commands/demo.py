@@ -73,8 +73,8 @@ def demo(output: Output, folder: Path) -> int:
         code = code or tiersnap([*command, "--report", str(folder / "report-again")])
     if not code:
         first, *_ = read_heads(folder / "report")
-        output.talk(f"Report of the first run: {folder / 'report' / 'runs' / run_file(first.run_id)}.html")
-        output.talk(f"Report after the last run, with the changes: {folder / 'report' / 'index.html'}")
+        output.talk(f"Report of the plan: {folder / 'report' / 'runs' / run_file(first.run_id)}.html")
+        output.talk(f"Report after the upload, with the changes: {folder / 'report' / 'index.html'}")
     return code
 
 

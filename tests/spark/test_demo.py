@@ -78,7 +78,7 @@ def human(segments: list[Closed]) -> str:
 
 
 def first_page(said: str) -> str:
-    return re.findall(r"^Report of the first run: .*?/demo/(.*)$", said, re.MULTILINE)[0]
+    return re.findall(r"^Report of the plan: .*?/demo/(.*)$", said, re.MULTILINE)[0]
 
 
 def assert_page(page: Path, *sentences: str) -> None:
