@@ -106,8 +106,8 @@ def open_session(master: str | None, conf: Mapping[str, str], *, java_options: s
     """Return the active session, or create one.
 
     Args:
-        master: master of a new session. None for the master in `conf`, else that of spark-submit or SPARK_REMOTE, else
-            `local[*]`.
+        master: master of a new session. If None, the master is the first that is set of `conf`, spark-submit and
+            SPARK_REMOTE, or else `local[*]`.
         conf: settings that override the defaults.
         java_options: options of a new JVM, used if `conf` has no Java options.
 

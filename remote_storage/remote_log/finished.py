@@ -99,9 +99,9 @@ def _is_settled(location: RemoteLocation, inventory: RemoteInventory, copy: Remo
 
 
 def _has_no_claim(inventory: RemoteInventory, copy: RemoteSegment) -> bool:
-    """Return whether no claim was listed, and a broker uploaded the segment.
+    """Return whether a segment has no claim: none was listed, and a broker uploaded the segment.
 
-    Another host may have claimed a segment after the claims were listed, but brokers write no claim.
+    Brokers write no claims. A host may have written the claim of its own segment after the claims were listed.
     """
     return copy.claimed_as not in inventory.claimed and copy.metadata.broker_id >= 0
 

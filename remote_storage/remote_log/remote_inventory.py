@@ -1,14 +1,15 @@
 """List the remote segments of one partition, its incomplete segments, and the claims that name them.
 
 snapshot.log.coverage decides which offsets of a log these segments cover. An inventory needs two listings, and one
-request for each manifest that was not read before. Manifests are read newest first, down to the first local offset.
+request for each manifest that was not read before. If no claim names a recent incomplete segment, the claims are listed
+again. Manifests are read newest first, down to the first local offset.
 
 Only these claims are read:
 
     the newest claims, down to the first finished one
     claims at the start offset of an incomplete segment, or of several complete segments
     claims that were not written within 10 s after their segment
-    claims that were written after the claims were listed, at the start offset of an incomplete segment
+    claims that were written after the claims were listed, at the start offset of a recent incomplete segment
 
 All other claims are finished, because an upload finishes each claim before it writes the next claim.
 """

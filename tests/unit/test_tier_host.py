@@ -363,14 +363,6 @@ class BeginsMeanwhile:
     def __init__(self, store: ObjectStore, begin: Callable[[], object], listing: int) -> None:
         self._store, self._begin, self._left = store, begin, listing
 
-    @property
-    def uri(self) -> str:
-        return self._store.uri
-
-    @property
-    def words(self) -> list[str]:
-        return self._store.words
-
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
 
@@ -383,51 +375,48 @@ class BeginsMeanwhile:
         yield from found
 
 
+def killed_meanwhile(source: Path, tmp_path: Path, listing: int = 1) -> Iterator[tuple[ObjectStore, Any]]:
+    """A store for each step of an upload, and the same one in which that upload begins and is killed at the step.
+
+    It begins after the claims were listed for the n-th time, `listing`; what the caller wrote before, it need not.
+    """
+    clock = Clock()
+    run(host(KillableStore(DirectoryStore(tmp_path / "fresh"), clock), "run-1"), source)
+    for step in range(1, clock.steps + 1):
+        store = DirectoryStore(tmp_path / f"killed-{step}")
+        began = []
+
+        def begin(store: ObjectStore = store, step: int = step, began: list[int] = began) -> None:
+            began.append(step)
+            with suppress(KilledError):
+                run(host(KillableStore(store, Clock(step)), "run-1", process=GONE), source)
+
+        yield store, BeginsMeanwhile(store, begin, listing)
+        assert began == [step]
+
+
 @pytest.mark.parametrize("listing", [1, 2])
 def test_an_upload_that_begins_after_the_claims_were_listed_is_not_taken_for_a_brokers(
     source: Path, tmp_path: Path, listing: int
 ) -> None:
-    clock = Clock()
-    run(host(KillableStore(DirectoryStore(tmp_path / "fresh"), clock), "run-1"), source)
-    seen = 0
-    for step in range(1, clock.steps):
-        store = DirectoryStore(tmp_path / f"killed-{step}")
-
-        def begin(store: DirectoryStore = store, step: int = step) -> None:
-            nonlocal seen
-            seen += 1
-            with suppress(KilledError):  # what run-2 wrote before, this one need not
-                run(host(KillableStore(store, Clock(step)), "run-1", process=GONE), source)
-
-        meanwhile = BeginsMeanwhile(store, begin, listing)
-        (done,) = run(host(meanwhile, "run-2"), source)  # type: ignore[arg-type]
-        assert done.errors == [], step
-        assert "COPY_IN_FLIGHT" not in [each.verdict for each in done.readiness], step
+    for store, meanwhile in killed_meanwhile(source, tmp_path, listing):
+        (done,) = run(host(meanwhile, "run-2"), source)
+        assert done.errors == [], store.uri
+        assert "COPY_IN_FLIGHT" not in [each.verdict for each in done.readiness], store.uri
         run(host(store, "run-3"), source)
-        assert publishable(store) == [0, 10, 20], step
-        assert set(copies(tmp_path / f"killed-{step}").values()) == {1}, step
-    assert seen == clock.steps - 1
+        assert publishable(store) == [0, 10, 20], store.uri
+        assert set(copies(Path(store.uri.removeprefix("file://"))).values()) == {1}, store.uri
 
 
 def test_what_is_published_has_a_finished_claim_even_if_it_was_claimed_after_the_claims_were_listed(
     source: Path, tmp_path: Path
 ) -> None:
-    clock = Clock()
-    run(host(KillableStore(DirectoryStore(tmp_path / "fresh"), clock), "run-1"), source)
-    seen = Counter[int]()
-    for step in range(1, clock.steps + 1):
-        store = DirectoryStore(tmp_path / f"killed-{step}")
-
-        def begin(store: DirectoryStore = store, step: int = step) -> None:
-            with suppress(KilledError):
-                run(host(KillableStore(store, Clock(step)), "run-1", process=GONE), source)
-
-        meanwhile = BeginsMeanwhile(store, begin, 1)
-        found = finished_of(aiven(meanwhile), ORDERS)  # type: ignore[arg-type]
-        offsets = [each.start_offset for each in found]
-        assert offsets == publishable(store), step
-        seen[len(offsets)] += 1
-    assert seen.keys() == {0, 1, 2, 3}
+    seen = set()
+    for store, meanwhile in killed_meanwhile(source, tmp_path):
+        offsets = [each.start_offset for each in finished_of(aiven(meanwhile), ORDERS)]
+        assert offsets == publishable(store), store.uri
+        seen.add(len(offsets))
+    assert seen == {0, 1, 2, 3}
 
 
 class GoneStore:
