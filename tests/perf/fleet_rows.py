@@ -118,7 +118,7 @@ def _segments(count: int) -> dict[str, Any]:
 @contextmanager
 def _linked(count: int) -> Iterator[tuple[Path, LogShape]]:
     """A folder with `logs` of so many segments, to which others can be added."""
-    shape = LogShape(201, 0, 1, partitions=max(1, count // _SEGMENTS_A_PARTITION))
+    shape = LogShape(201, 0, 1, partitions=max(_CHANGED, count // _SEGMENTS_A_PARTITION))
     # A block is the least that a segment holds.
     shape = LogShape(shape.batch_bytes, count * shape.block_bytes, shape.block_bytes, partitions=shape.partitions)
     log = made(shape)

@@ -183,7 +183,7 @@ def _download(url: str, scale: Scale) -> Row:
 
     def ours(number: int) -> None:
         _, end = fold_segment(opened.filesystem, partition.segments[number])
-        assert end.valid_bytes == end.size
+        assert end.valid_bytes == partition.segments[number].log.size
 
     def theirs(number: int) -> None:
         key = partition.segments[number].log.path.removeprefix(f"{BUCKET}/")
