@@ -175,6 +175,7 @@ def _of_spark(folder: str) -> object:
             F.lit("perf").alias("topic"),
             F.col("id").cast("int").alias("partition"),
             F.lit(0).cast("long").alias("log_start_offset"),
+            F.lit(0).cast("long").alias("log_start"),
             F.lit(False).alias("is_compacted"),
             F.lit("id").alias("topic_id"),
             F.lit("cluster").alias("cluster_id"),

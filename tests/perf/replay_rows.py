@@ -49,7 +49,7 @@ def carry_along(carried: list[Run], wanted: list[int]) -> int:
 
 def rows(scale: Scale) -> Iterator[Row]:
     """The long carry against what it cannot beat, a plain pass over the same deltas; and a large snapshot."""
-    segments, producers = scale.carry
+    segments, producers = scale.replay
     carried = runs(segments, producers)
     every = max(1, segments // WANTED)
     wanted = [run.start_offset for run in carried[every::every]]
